@@ -1,0 +1,221 @@
+"""The command line: `python -m engine`, the same engine as the pages have.
+
+Exit status: 0 when a run gave TensorFlow's own answer, values or an error; 2 for what is not accepted (the message
+names it, what was given and what is allowed); 3 when the run gave no answer (timeout, killed, runtime missing), or
+an installation did not come to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from engine.engine import Engine, Request, check_runs_on
+from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
+from engine.installer import InstallError, install
+from engine.program import notebook, render
+from engine.runtimes import (
+    KERAS_LINE,
+    Entry,
+    RuntimeMissingError,
+    UnknownVersionError,
+    Wanted,
+    catalogue_state,
+    choose,
+    find_runtimes,
+    standard_set,
+    wanted,
+)
+from engine.settings import Problem, SettingsError
+
+ANSWERED, REFUSED, FAILED = 0, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments say. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.do(options)
+        sys.stdout.flush()
+        return status
+    except (UnknownExperimentError, UnknownVersionError, CannotRunError, SettingsError) as error:
+        problems = error.problems if isinstance(error, SettingsError) else (error,)
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        return REFUSED
+    except RuntimeMissingError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ANSWERED
+    except KeyboardInterrupt:
+        return 130  # as a shell reports Ctrl-C
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engine", description="Run real TensorFlow, one choice at a time.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="the experiments and their settings, with defaults and ranges")
+    listing.set_defaults(do=_list)
+
+    run = commands.add_parser("run", help="run one experiment and print its trace, as JSON lines")
+    run.add_argument(
+        "experiment",
+        metavar="EXPERIMENT",
+        help="its name; or - to read requests from standard input, one JSON object a line",
+    )
+    run.set_defaults(do=_run)
+
+    script = commands.add_parser("script", help="print the program that `run` would run")
+    script.add_argument("experiment", metavar="EXPERIMENT")
+    script.add_argument("--notebook", action="store_true", help="as a Jupyter notebook")
+    script.set_defaults(do=_script)
+
+    for command in (run, script):
+        command.add_argument("settings", metavar="SETTING=VALUE", nargs="*", help="see `list`")
+        command.add_argument("--tf", metavar="VERSION", help="the TensorFlow version (default: the app's own)")
+        command.add_argument(
+            "--keras",
+            metavar="VERSION",
+            help="the Keras version (default: the one that TensorFlow came with)",
+        )
+
+    runtimes = commands.add_parser(
+        "runtimes", help="the TensorFlow versions that are installed here, and those that could be"
+    )
+    runtimes.set_defaults(do=_runtimes)
+    installing = runtimes.add_subparsers(metavar="install").add_parser("install", help="get further versions")
+    installing.add_argument(
+        "versions",
+        metavar="VERSION",
+        nargs="*",
+        help=f"default: {', '.join(want.tensorflow for want in standard_set())}",
+    )
+    installing.add_argument("--keras", metavar="VERSION", help=f"another Keras 3, for TensorFlow {KERAS_LINE}")
+    installing.set_defaults(do=_install)
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    for experiment in EXPERIMENTS.values():
+        print(experiment.name)
+        defaults = experiment.settings().to_words()
+        width = max(len(name) for name in defaults)
+        for setting in experiment.settings.declared():
+            print(f"  {setting.name:{width}}  {defaults[setting.name]:12}  {setting.allowed}")
+    return ANSWERED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.experiment == "-":
+        requests = [_request(number, line) for number, line in enumerate(sys.stdin, 1) if line.strip()]
+    else:
+        requests = [Request.of(options.experiment, _given(options), options.tf, options.keras)]
+    status = ANSWERED
+    with Engine() as engine:
+        for ticket in [engine.submit(request) for request in requests]:
+            trace = ticket.result()
+            print(trace.to_jsonl(), end="", flush=True)
+            if not trace.answered:
+                print(f"{trace.status}: {trace.end['reason']}", trace.stderr, sep="\n", file=sys.stderr)
+                status = FAILED
+    return status
+
+
+def _request(number: int, line: str) -> Request:
+    try:
+        return Request.from_json(line)
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError([Problem(f"line {number}", line.strip(), f"a request as JSON ({error})")]) from None
+
+
+def _script(options: argparse.Namespace) -> int:
+    experiment = find_experiment(options.experiment)
+    settings = experiment.settings.parse(_given(options))
+    runtimes = find_runtimes()
+    runtime = choose(runtimes, options.tf, options.keras)
+    check_runs_on(experiment, runtime, runtimes)
+    program = render(experiment, settings, runtime.versions)
+    print(notebook(program) if options.notebook else program, end="")
+    return ANSWERED
+
+
+def _runtimes(options: argparse.Namespace) -> int:
+    entries = catalogue_state()
+    width = max(len(entry.name) for entry in entries)
+    for entry in entries:
+        print(f"{entry.name:{width}}  {_described(entry)}")
+    return ANSWERED if any(entry.runtime for entry in entries) else FAILED
+
+
+def _described(entry: Entry) -> str:
+    if entry.runtime is not None:
+        versions = entry.runtime.versions
+        beside = f", tf_keras {versions.tf_keras}" if versions.tf_keras else ""
+        return f"Keras {versions.keras}{beside}, {entry.runtime.python}"
+    why = "missing: not installed yet"
+    if entry.missing == "no python":
+        why += f", and no Python {' or '.join(entry.pythons)} found for it (uv may be able to fetch one)"
+    return f"{why}; get it with: {entry.command}"
+
+
+def _install(options: argparse.Namespace) -> int:
+    """Each of them, also where another one failed. What is said on the way goes to standard error, as uv's words do."""
+    wants = [wanted(version, options.keras) for version in options.versions]
+    if not wants:
+        wants = [wanted(KERAS_LINE, options.keras)] if options.keras else standard_set()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what is unfinished is removed
+    failed = []
+    for want in wants:
+        try:
+            _install_one(want)
+        except InstallError as error:
+            print(error, file=sys.stderr)
+            failed.append(want.name)
+        except KeyboardInterrupt:
+            print(f"{want.name}: interrupted, and removed; the same command starts it afresh", file=sys.stderr)
+            raise
+    if failed:
+        print(f"not installed: {', '.join(failed)}", file=sys.stderr)
+    return FAILED if failed else ANSWERED
+
+
+def _install_one(want: Wanted) -> None:
+    # The Keras that is named may be the one that the app itself has.
+    versions = (want.tensorflow, want.keras)
+    present = next(
+        (
+            runtime
+            for runtime in find_runtimes().values()
+            if runtime.name == want.name or (runtime.versions.tensorflow, runtime.versions.keras) == versions
+        ),
+        None,
+    )
+    if present is not None:
+        print(f"{want.name}: is there already, {present.python}")
+        return
+    install(want, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    """The SETTING=VALUE words. Raises SettingsError for one that is not of this form, or is there twice."""
+    given: dict[str, str] = {}
+    for word in options.settings:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise SettingsError([Problem(word, word, "SETTING=VALUE, such as replicas=4")])
+        if name in given:
+            raise SettingsError([Problem(name, f"{given[name]} and {value}", "one value")])
+        given[name] = value
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Experiments: parametrised TensorFlow programs, and the settings each accepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.experiments.aggregation import AGGREGATION
+from engine.experiments.base import CannotRunError, Experiment, UnknownExperimentError
+from engine.experiments.fit import FIT
+from engine.experiments.scope_placement import SCOPE_PLACEMENT
+
+EXPERIMENTS: dict[str, Experiment[Any]] = {
+    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, FIT)
+}
+
+
+def find_experiment(name: str) -> Experiment[Any]:
+    """The experiment of that name. Raises UnknownExperimentError, which says which there are."""
+    try:
+        return EXPERIMENTS[name]
+    except KeyError:
+        raise UnknownExperimentError(name, EXPERIMENTS) from None
+
+
+__all__ = ["EXPERIMENTS", "CannotRunError", "Experiment", "UnknownExperimentError", "find_experiment"]

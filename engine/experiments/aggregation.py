@@ -1,0 +1,89 @@
+"""The experiment `aggregation`: what happens to the numbers that replicas contribute to one variable."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from engine.experiments.base import Experiment
+from engine.settings import Settings
+from engine.versions import Versions
+
+Aggregation = Literal["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
+Update = Literal["assign_add", "assign", "assign_sub"]
+Gradient = Annotated[float, Field(ge=-1000, le=1000)]
+
+
+class AggregationSettings(Settings):
+    """One variable `weight`, 1 at first, under MirroredStrategy; every replica contributes one number a step."""
+
+    aggregation: Aggregation = "NONE"
+    route: Literal["assign_add", "assign", "assign_sub", "cross_replica", "optimizer", "optimizer_unsummed"] = (
+        "assign_add"
+    )
+    update: Update = "assign_add"
+    synchronization: Literal["AUTO", "ON_WRITE", "ON_READ"] = "AUTO"
+    replicas: int = Field(default=2, ge=1, le=8)
+    steps: int = Field(default=1, ge=1, le=20)
+    gradients: tuple[Gradient, ...] | None = None
+    learning_rate: float = Field(default=1.0, ge=0.001, le=100)
+    clipnorm: float | None = Field(default=None, ge=0.001, le=1000)
+    value: Literal["tensor", "python"] = "tensor"
+    dtype: Literal["float32", "int32"] = "float32"
+    mode: Literal["eager", "function"] = "eager"
+    cross_device: Literal["default", "reduction_to_one", "hierarchical_copy"] = "default"
+    devices: Literal["cpu", "gpu"] = "cpu"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_gradients(cls, data: dict[str, object]) -> dict[str, object]:
+        """0.1, 0.2, 0.3, ... one a replica; 1, 2, 3, ... where they must be whole."""
+        if data.get("gradients") not in (None, "", "none"):
+            return data
+        try:
+            replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))
+        except ValueError:
+            return data  # `replicas` itself will be refused
+        whole = data.get("dtype", "float32") == "int32"
+        count = max(0, min(replicas, 8))
+        return {
+            **data,
+            "gradients": tuple(float(i + 1) if whole else round(0.1 * (i + 1), 1) for i in range(count)),
+        }
+
+    @model_validator(mode="after")
+    def _gradients_fit(self) -> Self:
+        assert self.gradients is not None  # filled in above
+        if len(self.gradients) != self.replicas:
+            raise ValueError(f"gradients: {self.replicas} numbers, one a replica, as replicas={self.replicas}")
+        if self.dtype == "int32" and not all(gradient.is_integer() for gradient in self.gradients):
+            raise ValueError("gradients: whole numbers, as dtype=int32")
+        return self
+
+
+def logical_devices(settings: AggregationSettings) -> list[str]:
+    """One a replica, in TensorFlow's short form."""
+    return [f"{settings.devices.upper()}:{replica}" for replica in range(settings.replicas)]
+
+
+def names(_: AggregationSettings, versions: Versions) -> dict[str, Any]:
+    """What an optimizer's step counter is, and how it is told that gradients are summed already."""
+    return {
+        # Keras 3 wraps a tf.Variable, and has no way to be told.
+        "iterations": "optimizer.iterations" + (".value" if versions.keras_numbers >= (3, 0) else ""),
+        "unsummed": (
+            "skip_gradients_aggregation=True"
+            if versions.keras_numbers >= (2, 11)
+            else "experimental_aggregate_gradients=False"
+        ),
+    }
+
+
+AGGREGATION = Experiment(
+    name="aggregation",
+    template="aggregation.py.jinja",
+    settings=AggregationSettings,
+    devices=logical_devices,
+    context=names,
+)

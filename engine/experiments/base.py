@@ -1,0 +1,55 @@
+"""What an experiment is: a name, a template, the settings it accepts, and what is known about its runs beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from engine.settings import Settings
+from engine.versions import Versions
+
+S = TypeVar("S", bound=Settings)
+
+
+class UnknownExperimentError(ValueError):
+    """A name that no experiment has."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"experiment: {name!r} was given; allowed: {', '.join(known)}")
+
+
+class CannotRunError(ValueError):
+    """A runtime on which an experiment can't run."""
+
+    def __init__(self, experiment: str, runtime: str, able: Iterable[str]) -> None:
+        super().__init__(
+            f"tf: {runtime!r} was given, on which {experiment} can't run; allowed, of what is installed here: "
+            f"{', '.join(able) or 'none'}"
+        )
+
+
+def any_tensorflow_2(versions: Versions) -> bool:
+    """True for TensorFlow 2.0 and newer."""
+    return versions.tensorflow_numbers >= (2, 0)
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[S]):
+    """A parametrised TensorFlow program plus the settings it accepts.
+
+    `template` is a file of engine/programs. `devices` names the logical devices that a run with these settings
+    asks TensorFlow for. `context` gives what a template needs besides the settings: what differs from one version
+    of TensorFlow or Keras to another. `runs_on` says on which versions it can run at all. A `deterministic`
+    experiment gives equal traces (times aside) for equal settings, so that a finished one may be kept and shown
+    again. `seconds` is the deadline of one run.
+    """
+
+    name: str
+    template: str
+    settings: type[S]
+    devices: Callable[[S], list[str]]
+    context: Callable[[S, Versions], dict[str, Any]] = lambda settings, versions: {}
+    runs_on: Callable[[Versions], bool] = any_tensorflow_2
+    deterministic: bool = True
+    seconds: float = 30.0

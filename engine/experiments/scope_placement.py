@@ -1,0 +1,114 @@
+"""The experiment `scope_placement`: whose a model's and an optimizer's variables are, and whether they then train."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from engine.experiments.base import Experiment
+from engine.settings import Problem, Settings, SettingsError
+from engine.versions import Versions
+
+Place = Literal["in", "out"]
+Input = Annotated[float, Field(ge=-100, le=100)]
+
+
+class ScopePlacementSettings(Settings):
+    """y = weight * x: a Dense(1) without bias, weight 1 at first, under MirroredStrategy; each replica has its own x.
+
+    `model_scope`, `optimizer_scope` and `apply_scope` say whether that was done inside strategy.scope(): making the
+    model, making (and building) the optimizer, and calling the training step. The loss is y itself, so that a
+    replica's gradient is its x; an optimizer sums the gradients, and loop=fit, which averages over the batch of one x
+    a replica, takes their mean. step=direct calls the step without strategy.run, once, with the first x.
+    """
+
+    model: Literal["functional", "sequential_built", "sequential_deferred", "subclassed"] = "functional"
+    model_scope: Place = "in"
+    optimizer_scope: Place = "in"
+    apply_scope: Place = "in"
+    dummy_call: Literal["none", "in_scope", "out_of_scope", "in_replica"] = "none"
+    optimizer_build: Literal["no", "yes"] = "no"
+    optimizer: Literal["sgd", "momentum", "adam", "adagrad", "rmsprop"] = "momentum"
+    mode: Literal["eager", "function"] = "eager"
+    loop: Literal["custom", "fit"] = "custom"
+    loss: Literal["output", "mean_absolute_error"] = "output"
+    step: Literal["strategy_run", "direct"] = "strategy_run"
+    keras: Literal["bundled", "tf_keras"] = "bundled"
+    cross_device: Literal["default", "reduction_to_one", "hierarchical_copy"] = "default"
+    replicas: int = Field(default=2, ge=1, le=8)
+    steps: int = Field(default=2, ge=1, le=20)
+    inputs: tuple[Input, ...] | None = None
+    learning_rate: float = Field(default=0.1, ge=0.001, le=100)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_inputs(cls, data: dict[str, object]) -> dict[str, object]:
+        """1, 2, 3, ... one a replica."""
+        if data.get("inputs") not in (None, "", "none"):
+            return data
+        try:
+            replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))
+        except ValueError:
+            return data  # `replicas` itself will be refused
+        return {**data, "inputs": tuple(float(i + 1) for i in range(max(0, min(replicas, 8))))}
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        assert self.inputs is not None  # filled in above
+        if len(self.inputs) != self.replicas:
+            raise ValueError(f"inputs: {self.replicas} numbers, one a replica, as replicas={self.replicas}")
+        if self.loop == "fit" and self.step == "direct":
+            raise ValueError("step: strategy_run, as loop=fit (fit calls strategy.run itself)")
+        return self
+
+
+KERAS_2 = (2, 15)  # tf_keras has had the numbers of TensorFlow since then, but is what Keras 2.15 was
+OPTIMIZERS = {
+    "sgd": "SGD(learning_rate={rate})",
+    "momentum": "SGD(learning_rate={rate}, momentum=0.9)",
+    "adam": "Adam(learning_rate={rate})",
+    "adagrad": "Adagrad(learning_rate={rate})",
+    "rmsprop": "RMSprop(learning_rate={rate})",
+}
+
+
+def keras_names(flavour: str, versions: Versions) -> dict[str, Any]:
+    """How a Keras is called, and what it calls its variables; `flavour` is the setting `keras`.
+
+    Raises SettingsError where there is no tf_keras beside this TensorFlow.
+    """
+    if flavour == "bundled":
+        module, numbers = "tf.keras", versions.keras_numbers
+    elif versions.tf_keras is None:
+        allowed = f"bundled, as there is no tf_keras beside TensorFlow {versions.tensorflow}"
+        raise SettingsError([Problem("keras", flavour, allowed)])
+    else:
+        module, numbers = "tf_keras", KERAS_2
+    return {
+        "k": module,
+        "optimizer_variables": "optimizer.variables()" if numbers < (2, 11) else "optimizer.variables",
+        # Keras 3 has variables of its own, each around one of TensorFlow's.
+        "name": "{}.path" if numbers >= (3, 0) else '{}.name.split(":")[0]',
+        "native": "{}.value" if numbers >= (3, 0) else "{}",
+    }
+
+
+def names(settings: ScopePlacementSettings, versions: Versions) -> dict[str, Any]:
+    """What differs between versions, and the optimizer as it is written."""
+    call = OPTIMIZERS[settings.optimizer].format(rate=settings.learning_rate)
+    return {"optimizer_call": call, **keras_names(settings.keras, versions)}
+
+
+def logical_devices(settings: ScopePlacementSettings) -> list[str]:
+    """One a replica, in TensorFlow's short form."""
+    return [f"CPU:{replica}" for replica in range(settings.replicas)]
+
+
+SCOPE_PLACEMENT = Experiment(
+    name="scope_placement",
+    template="scope_placement.py.jinja",
+    settings=ScopePlacementSettings,
+    devices=logical_devices,
+    context=names,
+)

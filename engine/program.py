@@ -1,0 +1,62 @@
+"""Programs: the plain script, and the notebook, that an experiment renders to for one choice of settings."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from engine.experiments import Experiment
+from engine.settings import Settings
+from engine.versions import Versions
+
+__all__ = ["Versions", "notebook", "render"]
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(PROGRAMS),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(experiment: Experiment[Any], settings: Settings, versions: Versions) -> str:
+    """The program: complete, and exactly what runs. Only validated settings reach the template."""
+    template = _environment().get_template(experiment.template)
+    return template.render(settings.model_dump(), **experiment.context(settings, versions)).lstrip("\n")
+
+
+def notebook(program: str) -> str:
+    """The program as a Jupyter notebook (nbformat 4), a cell for each of its sections. Needs a fresh kernel a run."""
+    # A section starts where the program leaves two blank lines or a comment opens a paragraph.
+    sections = re.split(r"\n\n\n|\n\n(?=# )", program.strip("\n"))
+    book = nbformat.from_dict(  # type: ignore[no-untyped-call]
+        {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "id": f"cell-{number}",
+                    "source": section.strip("\n"),
+                    "metadata": {},
+                    "execution_count": None,
+                    "outputs": [],
+                }
+                for number, section in enumerate(sections)
+            ],
+        }
+    )
+    nbformat.validate(book)
+    text: str = nbformat.writes(book)  # type: ignore[no-untyped-call]
+    return text + "\n"

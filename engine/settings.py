@@ -1,0 +1,177 @@
+"""Settings: the declared, validated choices of one experiment, and their forms as words and in a URL.
+
+A setting is declared once, as a field of a `Settings` model. Its widget, its URL form, its command line form and its
+validation all come from that declaration.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticUndefined
+
+NONE = "none"  # how an absent value is written
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One setting that was not accepted: its name, what was given, and what is allowed."""
+
+    setting: str
+    given: str
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.given!r} was given; allowed: {self.allowed}"
+
+
+class SettingsError(ValueError):
+    """Settings that were not accepted, with each problem."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one setting accepts, read off its declaration.
+
+    `kind` is "choice" (one of `choices`), "integer" or "number" (from `minimum` to `maximum`), or "numbers" (a list of
+    such numbers). `optional` settings also accept `none`. `default` is None where it follows from other settings.
+    """
+
+    name: str
+    kind: Literal["choice", "integer", "number", "numbers"]
+    default: Any
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        if self.kind == "choice":
+            return ", ".join(self.choices)
+        bounds = f"{self.minimum:g} to {self.maximum:g}" if self.kind != "integer" else f"{self.minimum}-{self.maximum}"
+        words = {"integer": "a whole number ", "number": "a number from ", "numbers": "numbers from "}[
+            self.kind
+        ] + bounds
+        if self.kind == "numbers":
+            words += ", with commas between them, one a replica"
+        elif self.optional:
+            words += f", or {NONE}"
+        return words
+
+
+class Settings(BaseModel):
+    """The base of every experiment's settings: immutable, complete, and nothing but what is declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # What a check over several settings allows, where that is more than a field's own declaration.
+    rules: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_words(cls, data: Any) -> Any:
+        """Take the forms of the command line and the URL: `none`, and lists with commas."""
+        if not isinstance(data, Mapping):
+            return data
+        declared = {setting.name: setting for setting in cls.declared()}
+        return {name: _from_words(value, declared.get(name)) for name, value in data.items()}
+
+    @classmethod
+    def declared(cls) -> tuple[Setting, ...]:
+        """Every setting, in the order of its declaration."""
+        return tuple(_setting(name, field) for name, field in cls.model_fields.items())
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Validate what was given; what was not is filled in. Raises SettingsError, which names each problem."""
+        try:
+            return cls.model_validate(dict(given))
+        except ValidationError as error:
+            raise SettingsError(cls._problems(error, given)) from None
+
+    @classmethod
+    def _problems(cls, error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
+        declared = {setting.name: setting for setting in cls.declared()}
+        problems: dict[str, Problem] = {}
+        for detail in error.errors(include_url=False):
+            # A check over several settings says itself which one it refuses: "name: what is allowed".
+            if detail["loc"]:
+                name = str(detail["loc"][0])
+                allowed = declared[name].allowed if name in declared else "the settings " + ", ".join(declared)
+            else:
+                name, _, allowed = str(detail["ctx"]["error"]).partition(": ")
+            value = given.get(name, getattr(cls.model_fields.get(name), "default", None))
+            problems.setdefault(name, Problem(name, _words(value)[:80], allowed))
+        return list(problems.values())
+
+    def to_words(self, *, changed_only: bool = False) -> dict[str, str]:
+        """Each setting as the command line and the URL write it; `changed_only` leaves out what is at its default."""
+        values = self.model_dump()
+        if changed_only:
+            # A default may follow from other settings, so compare with what leaving this one out would give.
+            values = {name: value for name, value in values.items() if value != self._value_left_out(name, values)}
+        return {name: _words(value) for name, value in values.items()}
+
+    def _value_left_out(self, name: str, values: Mapping[str, Any]) -> Any:
+        others = {key: value for key, value in values.items() if key != name}
+        try:
+            return getattr(type(self).model_validate(others), name)
+        except ValidationError:
+            return None  # this setting is what makes the others acceptable
+
+
+def _setting(name: str, field: Any) -> Setting:
+    annotation, optional = field.annotation, False
+    default = None if field.default is PydanticUndefined else field.default
+    if get_origin(annotation) in (Union, types.UnionType):
+        optional = type(None) in get_args(annotation)
+        (annotation,) = (part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Literal:
+        return Setting(name, "choice", default, choices=get_args(annotation), optional=optional)
+    bounds = {}
+    metadata = list(field.metadata)
+    kind: Literal["integer", "number", "numbers"] = "integer" if annotation is int else "number"
+    if get_origin(annotation) is tuple:
+        kind = "numbers"
+        metadata = list(get_args(get_args(annotation)[0])[1:])
+    # The bounds are annotated types of their own (Ge, Le) or gathered in one FieldInfo.
+    for item in metadata:
+        for part in [item, *getattr(item, "metadata", [])]:
+            if hasattr(part, "ge"):
+                bounds["minimum"] = part.ge
+            if hasattr(part, "le"):
+                bounds["maximum"] = part.le
+    return Setting(name, kind, default, optional=optional, **bounds)
+
+
+def _from_words(value: Any, setting: Setting | None) -> Any:
+    if not isinstance(value, str):
+        return value
+    value = value.strip()
+    if setting is not None and value in setting.choices:
+        return value  # "none" too, where it is one of them
+    if value.lower() == NONE and value != "NONE":
+        return None
+    if setting is not None and setting.kind == "numbers":
+        return [part.strip() for part in value.split(",")] if value else None
+    return value
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return NONE
+    if isinstance(value, (list, tuple)):
+        return ",".join(_words(item) for item in value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

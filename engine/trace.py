@@ -1,0 +1,72 @@
+"""Traces: the events of one run, in order, as they travel (JSON lines) and as pages read them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Event = dict[str, Any]
+Status = Literal["ok", "error", "timeout", "cancelled", "killed"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The events of one run, first `run`, last `end`, and what the run wrote to standard error.
+
+    `ok` and `error` are TensorFlow's own answers; `timeout`, `cancelled` and `killed` mean that the run
+    did not get to give one, and the `end` event then says why in `reason`.
+    """
+
+    events: tuple[Event, ...]
+    stderr: str = ""
+
+    @property
+    def start(self) -> Event:
+        """The `run` event: experiment, settings, versions and devices."""
+        return self.events[0]
+
+    @property
+    def end(self) -> Event:
+        """The `end` event: status, seconds, and a reason where the run was stopped."""
+        return self.events[-1]
+
+    @property
+    def status(self) -> Status:
+        status: Status = self.end["status"]
+        return status
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the start of the run's process to its end."""
+        return float(self.end["seconds"])
+
+    @property
+    def error(self) -> Event | None:
+        """What TensorFlow raised, or None."""
+        return next(iter(self.of("error")), None)
+
+    @property
+    def answered(self) -> bool:
+        """True where TensorFlow gave its answer, be it values or an error."""
+        return self.status in ("ok", "error")
+
+    def of(self, name: str) -> list[Event]:
+        """The events of that name, in order."""
+        return [event for event in self.events if event["event"] == name]
+
+    def without_times(self) -> list[Event]:
+        """The events less what differs between two equal runs: `t` and the end's `seconds`."""
+        return [{key: value for key, value in event.items() if key not in ("t", "seconds")} for event in self.events]
+
+    def to_jsonl(self) -> str:
+        """One JSON object a line, as `python -m engine run` prints it."""
+        return "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in self.events)
+
+    @classmethod
+    def from_jsonl(cls, text: str, stderr: str = "") -> Trace:
+        """Read what `to_jsonl` wrote. Raises ValueError where a line is no event."""
+        events = tuple(json.loads(line) for line in text.splitlines() if line.strip())
+        if not events or not all(isinstance(event, dict) and "event" in event for event in events):
+            raise ValueError("a trace is JSON objects with an 'event', one a line")
+        return cls(events, stderr)

@@ -1,0 +1,44 @@
+"""Programs that do not behave, and an experiment that is made of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.experiments import Experiment
+from engine.settings import Settings
+
+PROGRAMS = {
+    "sleeps": "import time\ntime.sleep(60)\n",
+    "naps": """import time\ntime.sleep(0.5)\nprint('{"event": "nap"}')\n""",
+    "loops": "while True:\n    pass\n",
+    "rubbish": """print("no event")\nprint("[1]")\nprint('{"event": "end", "status": "ok"}')\nprint("x", end="")\n""",
+    "floods": "while True:\n    print('x' * 1000)\n",
+    "long line": "import sys\nwhile True:\n    sys.stdout.write('x' * 1000)\n",
+    "complains": "import sys\nwhile True:\n    sys.stderr.write('x' * 1000)\n",
+    "allocates": "kept = []\nwhile True:\n    kept.append(b'x' * (1 << 24))\n",
+    "exits": "raise SystemExit(7)\n",
+    "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
+    "aborts": "import os\nos.abort()\n",
+    "leaves a child": """import os, time\nif os.fork() == 0:\n    time.sleep(60)\nprint('{"event": "left"}')\n""",
+    "ignores signals": """
+import signal, time
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+time.sleep(60)
+""",
+    "not utf-8": "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe\\n')\n",
+    "syntax": "def\n",
+}
+
+
+class FaultSettings(Settings):
+    """Which of the programs, and a number that tells runs apart."""
+
+    program: Literal[
+        "sleeps", "naps", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits", "killed",
+        "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax",
+    ]  # fmt: skip
+    number: int = 0
+
+
+FAULTS = Experiment("faults", "faults", FaultSettings, lambda settings: [], deterministic=False, seconds=2.0)

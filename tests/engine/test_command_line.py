@@ -1,0 +1,123 @@
+"""`python -m engine`: the same engine as the pages, with exit statuses and messages to rely on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def engine_command(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "engine", *words], cwd=ROOT, capture_output=True, text=True, input=stdin, timeout=120
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "copies"),
+    [
+        (["aggregation=MEAN", "replicas=2"], [1.15, 1.15]),
+        (["aggregation=NONE"], [1.1, 1.2]),
+        (["aggregation=SUM", "replicas=4"], [2.0] * 4),
+        (["route=optimizer", "learning_rate=1", "aggregation=MEAN", "replicas=4"], [0.0] * 4),
+    ],
+)
+def test_run(words: list[str], copies: list[float]) -> None:
+    done = engine_command("run", "aggregation", *words)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["value"] for event in events if event["event"] == "variable" and event["step"] == 1] == copies
+    assert (events[0]["event"], events[0]["tensorflow"][:4]) == ("run", "2.21")
+    assert (events[-1]["event"], events[-1]["status"]) == ("end", "ok")
+    assert all("t" in event for event in events)
+
+
+def test_several_requests_in_one_started_engine() -> None:
+    """2 replicas, then 4: their collectives would abort each other in one process."""
+    requests = [json.dumps({"experiment": "aggregation", "settings": {"replicas": n}}) for n in (2, 4, 2)]
+    done = engine_command("run", "-", stdin="\n".join(requests))
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    last = [before["value"] for before, event in pairwise(events) if event["event"] == "end"]
+    assert [event["status"] for event in events if event["event"] == "end"] == ["ok"] * 3
+    assert last == [1.1] * 3  # the cross-replica read of NONE is the first copy
+
+
+def test_an_error_of_tensorflow_is_an_answer() -> None:
+    done = engine_command("run", "aggregation", "aggregation=SUM", "value=python")
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[-1])["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["run", "aggregation", "replicas=99"], 2, "replicas: '99' was given; allowed: a whole number 1-8"),
+        (["run", "nope"], 2, "experiment: 'nope' was given; allowed: aggregation"),
+        (["run", "aggregation", "replicas"], 2, "replicas: 'replicas' was given; allowed: SETTING=VALUE"),
+        (["run", "aggregation", "replicas=2", "replicas=3"], 2, "replicas: '2 and 3' was given; allowed: one value"),
+        (["script", "aggregation", "steps=x"], 2, "steps: 'x' was given; allowed: a whole number 1-20"),
+        (["run", "aggregation", "--tf", "9.9"], 3, "tf: '9.9' was given; installed here: 2."),
+        (["script", "aggregation", "--tf", "*"], 3, "tf: '*' was given; installed here: 2."),
+    ],
+)
+def test_what_is_not_accepted(words: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == status
+    printed = capsys.readouterr()
+    assert printed.err.startswith(message)
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("words", [[], ["dance"], ["run"], ["list", "x"], ["run", "aggregation", "--bogus"]])
+def test_what_is_no_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "usage: python -m engine" in capsys.readouterr().err
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Cs"])), max_size=4))
+def test_nonsense_on_the_command_line(words: list[str]) -> None:
+    """It is refused with 2 or 3, without a traceback. (`script` validates as `run` does, and runs nothing.)"""
+    try:
+        status = main(["script", "aggregation", *words])
+    except SystemExit as leaving:  # argparse has its own way: 2, or 0 after --help
+        status = int(leaving.code or 0)
+    assert status in ((0, 2, 3) if words else (0,))
+
+
+def test_bad_lines_on_standard_input() -> None:
+    for line in ("x", "[]", "{}", '{"experiment": "aggregation", "settings": {"replicas": 99}}'):
+        done = engine_command("run", "-", stdin=line)
+        assert (done.returncode, done.stdout) == (2, ""), line
+        assert "was given; allowed" in done.stderr
+
+
+def test_script_and_list_and_runtimes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["script", "aggregation", "aggregation=MEAN"]) == 0
+    assert "aggregation=tf.VariableAggregation.MEAN" in capsys.readouterr().out
+    assert main(["script", "aggregation", "--notebook"]) == 0
+    assert json.loads(capsys.readouterr().out)["nbformat"] == 4
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert "a whole number 1-8" in printed
+    assert "NONE, SUM, MEAN, ONLY_FIRST_REPLICA" in printed
+    assert main(["runtimes"]) == 0
+    assert sys.executable in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m engine list | head -1", shell=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("aggregation\n", "")

@@ -1,0 +1,146 @@
+"""A program saved to a file and run by `python script.py` prints the same events as the engine shows."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.engine import Engine, Request
+from engine.experiments import EXPERIMENTS
+from engine.program import Versions, notebook, render
+
+# Every option of every setting is in one of these at least, and each way in which a run can end.
+CHOICES: dict[str, list[dict[str, Any]]] = {}
+CHOICES["aggregation"] = [
+    {},
+    {"aggregation": "MEAN", "steps": 3, "mode": "function", "replicas": 4},
+    {"aggregation": "SUM", "route": "assign", "cross_device": "reduction_to_one", "synchronization": "ON_WRITE"},
+    {"aggregation": "ONLY_FIRST_REPLICA", "route": "assign_sub", "dtype": "int32", "cross_device": "hierarchical_copy"},
+    {"aggregation": "SUM", "value": "python", "mode": "function"},
+    {"aggregation": "SUM", "value": "python", "route": "assign_sub", "dtype": "int32"},
+    {"aggregation": "MEAN", "dtype": "int32"},
+    {"route": "cross_replica", "mode": "function", "gradients": "0.5,-0.25"},
+    {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ", "value": "python"},
+    {"route": "cross_replica", "update": "assign_sub", "aggregation": "MEAN"},
+    {"route": "optimizer", "learning_rate": 0.1, "clipnorm": 0.05, "steps": 2},
+    {"route": "optimizer", "mode": "function", "replicas": 8, "synchronization": "ON_READ", "aggregation": "SUM"},
+    {"route": "optimizer_unsummed"},
+    {"devices": "gpu"},
+]
+CHOICES["scope_placement"] = [
+    {},
+    {"model": "sequential_built", "mode": "function", "optimizer": "sgd", "cross_device": "reduction_to_one"},
+    {"model": "sequential_deferred", "dummy_call": "in_scope", "apply_scope": "out", "optimizer": "adam"},
+    {"model": "subclassed", "model_scope": "out", "dummy_call": "in_replica", "optimizer": "adagrad"},
+    {"optimizer_scope": "out", "optimizer_build": "yes", "optimizer": "rmsprop", "mode": "function"},
+    {"step": "direct", "apply_scope": "out", "mode": "function"},
+    {"model_scope": "out", "dummy_call": "out_of_scope", "step": "direct"},
+    {"loop": "fit", "model": "sequential_deferred", "cross_device": "hierarchical_copy"},
+    {"loop": "fit", "loss": "mean_absolute_error", "mode": "function", "keras": "tf_keras"},
+    {"loss": "mean_absolute_error", "replicas": 8, "keras": "tf_keras", "steps": 3, "learning_rate": 0.25},
+]
+CHOICES["fit"] = [
+    {"cross_device": "reduction_to_one"},
+    {"mode": "eager", "cross_device": "hierarchical_copy", "examples": 16, "repeats": 3},
+    {"keras": "tf_keras", "examples": 7, "replicas": 4},
+]
+CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
+# The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
+ALONE = [
+    *(("aggregation", choice) for choice in CHOICES["aggregation"]),
+    *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
+    ("fit", CHOICES["fit"][2]),
+]
+
+
+def alone(program: str, folder: Path) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
+    """The events of `python script.py`, less their times."""
+    folder.mkdir()
+    (folder / "script.py").write_text(program, encoding="utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+    # Python and TensorFlow name the script by its whole path; the engine by its name alone.
+    lines = done.stdout.replace(f"{folder}/", "").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "t"} for line in lines], done
+
+
+def without_addresses(event: dict[str, Any]) -> dict[str, Any]:
+    """An event less the addresses that objects have in messages."""
+    message = {"message": re.sub("0x[0-9a-f]+", "0x", event["message"])} if "message" in event else {}
+    return {**event, **message}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_option_is_covered(experiment: str) -> None:
+    for setting in EXPERIMENTS[experiment].settings.declared():
+        chosen = {choice.get(setting.name, setting.default) for choice in CHOICES[experiment]}
+        assert set(setting.choices) <= chosen, setting.name
+
+
+def test_the_script_alone_prints_the_same_events(engine: Engine, tmp_path: Path) -> None:
+    requests = [Request.of(*case) for case in ALONE]
+    traces = [engine.run(request) for request in requests]
+    programs = [render(request.experiment, request.settings, engine.runtime().versions) for request in requests]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(alone, programs, [tmp_path / str(number) for number in range(len(programs))]))
+    for choice, trace, (events, done) in zip(ALONE, traces, results, strict=True):
+        shown = [without_addresses(event) for event in trace.without_times()[1:-1]]
+        assert [without_addresses(event) for event in events] == shown, f"{choice}\n{done.stderr}"
+        assert (done.returncode == 0) == (trace.status == "ok"), choice
+        if trace.error is not None:  # and Python's own traceback is there for those who know to read it
+            assert trace.error["type"] in done.stderr
+            assert trace.error["type"] in trace.stderr
+
+
+@pytest.mark.parametrize(("experiment", "choice"), CASES, ids=str)
+@pytest.mark.parametrize("keras", ["2.4.0", "2.15.0", "3.15.1"])
+def test_programs_are_tidy(experiment: str, choice: dict[str, Any], keras: str) -> None:
+    """Each is what ruff would make of it, with nothing unused in it, for the oldest Python it runs on."""
+    request = Request.of(experiment, choice)
+    program = render(request.experiment, request.settings, Versions("2.21.0", keras, "2.21.0"))
+    ast.parse(program)
+    for command in (["check", "--select=E,F,W,B,C4", "--target-version=py38"], ["format", "--diff"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--isolated", "-"],
+            input=program,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_notebook_has_the_whole_program(engine: Engine) -> None:
+    request = Request.of("aggregation", {"aggregation": "MEAN", "mode": "function"})
+    program = render(request.experiment, request.settings, engine.runtime().versions)
+    cells = json.loads(notebook(program))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    assert len(sources) > 5
+    for source in sources:
+        compile(source, "cell", "exec")
+    assert "".join("\n".join(sources).split()) == "".join(program.split())
+    assert notebook(program) == notebook(program)
+
+
+def test_the_notebook_runs_cell_by_cell(engine: Engine, tmp_path: Path) -> None:
+    """As a kernel runs it: each cell compiled by itself, no `__file__`."""
+    request = Request.of("aggregation", {"aggregation": "MEAN", "mode": "function"})
+    program = render(request.experiment, request.settings, engine.runtime().versions)
+    (tmp_path / "program.ipynb").write_text(notebook(program))
+    runner = (
+        "import json, linecache\n"
+        "space = {'__name__': '__main__'}\n"
+        "for number, cell in enumerate(json.load(open('program.ipynb'))['cells']):\n"
+        "    source, name = ''.join(cell['source']), f'<cell {number}>'\n"
+        "    linecache.cache[name] = (len(source), None, source.splitlines(True), name)\n"
+        "    exec(compile(source, name, 'exec'), space)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", runner], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    values = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["value"] for event in values if event["event"] == "variable"] == [1, 1, 1.15, 1.15], done.stderr
