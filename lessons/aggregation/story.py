@@ -1,0 +1,225 @@
+"""What happened, in a few sentences, written from the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from engine.trace import Trace
+from lessons.aggregation.reading import Failure, Reading, Step, Values
+from lessons.language import Texts, number
+
+# Part of what TensorFlow 2.21 and Keras 3.15 say -> the text that explains it. Of several that fit, the first
+# is meant.
+ERRORS: Final = (
+    (
+        "cannot be reduced with the given reduce op",
+        "python_sum",
+    ),  # cross_device_ops.reduce_non_distributed_value
+    ("object has no attribute 'shape'", "python_zero"),  # the same, its np.zeros(value.shape)
+    ("'PerReplica' object has no attribute", "cross_values"),  # values_util.assign_on_each_device
+    ("unsupported operand type(s) for /: 'PerReplica'", "cross_values"),  # on_read_assign_cross_replica
+    ("object has no attribute 'dtype'", "python_optimizer"),  # keras TFOptimizer._all_reduce_sum_gradients
+    ("aggregation=MEAN and a non-floating dtype", "mean_int"),  # values.DistributedVariable.__init__
+    ("Could not convert from `tf.VariableAggregation`", "read_none"),  # ReduceOp.from_variable_aggregation
+    ("SyncOnReadVariable does not support", "cross_sum"),  # values_util.on_read_assign_add_cross_replica
+    ("got an unexpected keyword argument", "unsummed"),  # keras BaseOptimizer.apply_gradients
+    ("list_physical_devices finds no GPU", "no_gpu"),  # the program itself
+)
+_LONGEST_MESSAGE = 240
+
+
+def what_happened(reading: Reading, trace: Trace, texts: Texts) -> list[str]:
+    """Two to five short sentences in Markdown: what was sent, how it was merged, what copies, reads and
+    counters say, or what an error means and the smallest change that mends it."""
+    return _Story(reading, trace, texts).sentences()
+
+
+def explanation(message: str) -> str:
+    """The name of the text that explains this error message; "other" where none does."""
+    return next((name for part, name in ERRORS if part in message), "other")
+
+
+class _Story:
+    def __init__(self, reading: Reading, trace: Trace, texts: Texts) -> None:
+        self.reading = reading
+        self.trace = trace
+        self.texts = texts
+        self.replicas = reading.replicas
+
+    def sentences(self) -> list[str]:
+        """The whole story."""
+        reading, step, failure = self.reading, self.reading.last, self.reading.failure
+        told = []
+        if sent := next((each for each in reading.steps if None not in each.gradients), None):
+            told.append(self._sent(sent))
+        if step:
+            told += self._merge(step)
+            at_read = failure is not None and failure.place == "read"
+            if not (failure and failure.raised and at_read):  # the error's own text says it
+                told.append(self._copies(step))
+            if reading.on_read and step.read is not None:
+                told.append(self._read(step))
+            if step.counts and not failure:
+                told.append(self._counters(step))
+        if failure:
+            told += self._failure(failure)
+        return told
+
+    def _sent(self, step: Step) -> str:
+        if self.reading.settings["value"] == "python":
+            return self.texts("story.sent.python", gradients=self._list(step.gradients[:1]))
+        steps = len([each for each in self.reading.steps if None not in each.gradients])
+        key = ("one" if self.replicas == 1 else "many") + ("_each" if steps > 1 else "")
+        return self.texts(
+            f"story.sent.{key}", replicas=self.replicas, steps=steps, gradients=self._list(step.gradients)
+        )
+
+    def _merge(self, step: Step) -> list[str]:
+        if self.reading.with_optimizer:
+            return self._optimizer(step)
+        unexplained = "write.other" if step.merged is not None else "write.differ"
+        if self.reading.route == "cross_replica":
+            if step.why == "split":
+                key = "on_read.split"
+            elif self.reading.asked == "read" and step.merged is not None:
+                key = "on_read.cross"
+            elif "own" in step.fits:
+                key = "cross.same" if step.merged is not None else "cross.own"
+            else:
+                key = unexplained
+        elif self.reading.asked == "read" and step.merge in ("own", "one", "same") and "own" in step.fits:
+            key = f"on_read.{step.merge}"
+        elif step.merge == "other":
+            key = unexplained
+        elif step.merge == "same" and self.reading.settings["value"] == "python":
+            key = "write.python"
+        else:
+            key = f"write.{step.merge}"
+        return [self._tell(f"story.{key}", step)]
+
+    def _optimizer(self, step: Step) -> list[str]:
+        explained: str = step.why or ("other" if step.merged is not None else "differ")
+        key: str = explained if step.merge == "other" else str(step.merge)
+        if key == "lost" and step.contributions != step.gradients:
+            key = "lost_clipped"
+        told = [self._tell(f"story.optimizer.{key}", step)]
+        if step.why == "whole_rate" and step.merge != "other":
+            told.append(self._tell("story.optimizer.cut_rate", step))
+        # A variable that is synchronised on read asks its aggregation after all: the sentence on the read
+        # says so.
+        elif self.reading.asked == "never" and self.reading.route == "optimizer":
+            told.append(self._tell("story.optimizer.why_one" if self.replicas == 1 else "story.optimizer.why", step))
+        return told
+
+    def _tell(self, key: str, step: Step) -> str:
+        """A text on how a step merged, with all that such a text may want to say."""
+        reading = self.reading
+        gradients = [value for value in step.gradients if value is not None]
+        ignored = tuple(value for value, used in zip(step.contributions, step.used, strict=True) if used is False)
+        return self.texts(
+            key,
+            aggregation=reading.aggregation,
+            method=reading.method,
+            replicas=self.replicas,
+            merged="?" if step.merged is None else number(step.merged),
+            applied=self._list(step.applied[:1]),
+            reached=self._list(step.reached),
+            ignored=self._list(ignored),
+            total=number(sum(gradients)),
+            gap=number(abs(step.gap or 0.0)),
+            value=number(gradients[0]),
+            full=number(sum(value for value in step.contributions if value is not None)),
+            half=self.replicas // 2,
+            rules=self._rules(step.fits),
+            rate=number(-reading.rate),
+            whole_rate=number(reading.rate),
+            learning_rate=number(reading.settings["learning_rate"]),
+            clipnorm=number(reading.settings["clipnorm"] or 0.0),
+        )
+
+    def _copies(self, step: Step) -> str:
+        if not step.equal:
+            key = "differ_on_read" if self.reading.on_read else "differ"
+            return self.texts(f"story.copies.{key}", copies=self._list(step.after))
+        key = ("equal" if step.number == 1 else "equal_steps") + ("_one" if self.replicas == 1 else "")
+        return self.texts(
+            f"story.copies.{key}",
+            method="optimizer.apply_gradients" if self.reading.with_optimizer else f"weight.{self.reading.method}",
+            before=self._list(step.before[:1]),
+            after=self._list(step.after[:1]),
+            steps=step.number,
+        )
+
+    def _read(self, step: Step) -> str:
+        assert step.read is not None
+        return self.texts(
+            f"story.read.{step.read_merge}",
+            aggregation=self.reading.aggregation,
+            value=number(step.read),
+            rules=self._rules(step.read_fits),
+        )
+
+    def _counters(self, step: Step) -> str:
+        texts, counts = self.texts, step.counts
+        if odd := [count for count in counts if not count.as_expected]:
+            return texts(
+                "story.counters.odd",
+                found=self._join([f"{count.name} {'/'.join(map(number, count.copies))}" for count in odd]),
+                expected=self._join([number(count.expected) for count in odd]),
+            )
+        steps = texts(
+            "story.counters.steps_one" if step.number == 1 else "story.counters.steps_many", steps=step.number
+        )
+        if self.reading.route == "cross_replica":
+            return texts("story.counters.once", steps=step.number)
+        total = step.count("SUM")
+        if self.replicas == 1 or total is None:
+            return texts("story.counters.one", steps=step.number)
+        right = [f"optimizer.{c.name}" if c.name == "iterations" else c.name for c in counts if c is not total]
+        return texts(
+            "story.counters.each",
+            sum=number(total.value),
+            steps=steps,
+            replicas=self.replicas,
+            right=self._join([f"`{name}`" if "." in name else name for name in right]),
+        )
+
+    def _failure(self, failure: Failure) -> list[str]:
+        texts, steps = self.texts, self.reading.settings["steps"]
+        if not failure.raised:
+            last = self.reading.last
+            return [texts(f"story.stopped.{failure.kind}", finished=last.number if last else 0, steps=steps)]
+        place = "creation" if failure.step == 0 else "before" if failure.step > 1 else "step"
+        where = texts(
+            f"story.where.{place}",
+            kind=f"`{failure.kind}`",
+            line="?" if failure.line is None else failure.line,
+            step=failure.step,
+            steps=steps,
+        )
+        message = " ".join(failure.message.replace("`", "'").split())
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + " …"
+        reason = explanation(failure.message)
+        if reason == "read_none" and failure.place == "update":
+            reason = "read_none_at_write"
+        meaning = texts(
+            f"story.error.{reason}",
+            replicas=self.replicas,
+            keras=self.trace.start.get("keras", ""),
+            message=f"`{message}`",
+        )
+        return [where, meaning]
+
+    def _list(self, values: Values | Sequence[float]) -> str:
+        return self._join(["?" if value is None else number(value) for value in values])
+
+    def _rules(self, rules: Sequence[str]) -> str:
+        return self._join([self.texts(f"story.rules.{rule}") for rule in rules], "story.rules.last")
+
+    def _join(self, parts: Sequence[str], last: str = "list.last") -> str:
+        """The parts as a list in a sentence: a, b and c."""
+        if len(parts) < 2:
+            return "".join(parts)
+        return self.texts("list.comma").join(parts[:-1]) + self.texts(last) + parts[-1]

@@ -1,0 +1,37 @@
+"""What a lesson is: an experiment, what a page needs to know of its settings, and what it makes of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import plotly.graph_objects as go
+
+from engine.experiments import Experiment
+from engine.settings import Settings
+from engine.trace import Trace
+from lessons.language import Texts
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Lesson(Generic[S]):
+    """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
+
+    `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
+    choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
+    can't see it) and `story` (what happened, a sentence each) are written from a trace.
+    """
+
+    name: str
+    experiment: Experiment[S]
+    first: tuple[str, ...]
+    unused: Callable[[S], frozenset[str]]
+    figure: Callable[[Trace, Texts], go.Figure]
+    alternative: Callable[[Trace, Texts], str]
+    story: Callable[[Trace, Texts], Sequence[str]]
+
+
+AnyLesson = Lesson[Any]

@@ -1,0 +1,51 @@
+"""Real traces through the lesson: whatever TensorFlow answers, the lesson knows what to make of it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from engine.engine import Engine, Request
+from engine.experiments.aggregation import AggregationSettings
+from lessons.aggregation import lesson as module
+from lessons.aggregation.lesson import LESSON
+from lessons.aggregation.reading import read
+from lessons.aggregation.story import explanation
+from lessons.language import LANGUAGES, Texts
+
+FOLDER = Path(module.__file__).parent
+CHOICES = {setting.name: setting.choices for setting in AggregationSettings.declared()}
+VARIED = ("aggregation", "route", "synchronization", "value", "dtype")
+
+
+@pytest.mark.parametrize(
+    ("cross_device", "routes"),
+    [("default", CHOICES["route"]), ("hierarchical_copy", ("assign_add", "optimizer"))],  # it loses an odd replica
+)
+def test_every_answer_of_tensorflow_is_read_drawn_and_told(
+    engine: Engine, cross_device: str, routes: tuple[str, ...]
+) -> None:
+    """Over every aggregation x route x synchronization x value x dtype, with 3 replicas: no error is unknown to the
+    lesson, and every merge is accounted for."""
+    varied = {**{name: CHOICES[name] for name in VARIED}, "route": routes}
+    grid = [dict(zip(varied, options, strict=True)) for options in itertools.product(*varied.values())]
+    requests = [
+        Request.of("aggregation", {**choice, "cross_device": cross_device, "replicas": 3, "learning_rate": 2})
+        for choice in grid
+    ]
+    tickets = [engine.submit(request) for request in requests]
+    for choice, ticket in zip(grid, tickets, strict=True):
+        trace = ticket.result(300)
+        assert trace.answered, choice
+        if trace.error is not None:
+            assert explanation(trace.error["message"]) != "other", (choice, trace.error["message"])
+        reading = read(trace)
+        for step in reading.steps:
+            assert step.merge != "other" or step.why is not None, choice
+        for language in LANGUAGES:
+            texts = Texts(FOLDER, language)
+            assert LESSON.story(trace, texts)
+            assert LESSON.alternative(trace, texts)
+    LESSON.figure(trace, Texts(FOLDER, "en"))
