@@ -1,0 +1,25 @@
+"""The home page: what this is, in three sentences and one picture that has just been run."""
+
+import streamlit as st
+
+from engine.engine import Request
+from lessons.aggregation.lesson import LESSON
+from pages.parts.engine import shared_engine
+from pages.parts.lesson import PLOTLY
+from pages.parts.running import run
+from pages.parts.shell import lesson_texts, texts, through_app
+
+through_app()
+words, own = texts(), lesson_texts(LESSON.name)
+left, right = st.columns([2, 3], gap="large", vertical_alignment="center")
+with left:
+    st.title(words("home.title"), anchor=False)
+    for sentence in ("first", "second", "third"):
+        st.markdown(words(f"home.{sentence}"))
+    if st.button(words("home.begin"), type="primary", icon=":material/arrow_forward:"):
+        st.switch_page("pages/aggregation.py")
+with right:
+    outcome = run(shared_engine(), Request.of(LESSON.name, {"aggregation": "NONE", "steps": 3}), words)
+    if outcome is not None:
+        trace, _ = outcome
+        st.plotly_chart(LESSON.figure(trace, own), config=PLOTLY, alt=LESSON.alternative(trace, own))

@@ -1,0 +1,250 @@
+"""A lesson page: controls, a run, the figure, what happened, and the tabs beneath. The same for every lesson."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import streamlit as st
+
+from engine.engine import Request
+from engine.program import notebook, render
+from engine.settings import Settings, SettingsError
+from engine.trace import Trace
+from lessons.language import Texts, number
+from lessons.lesson import AnyLesson
+from pages.parts.address import acceptable, check_address, settle, told
+from pages.parts.code import changed_lines, program_html
+from pages.parts.controls import chosen, control, reset
+from pages.parts.engine import shared_engine
+from pages.parts.running import run
+from pages.parts.shell import lesson_texts, texts
+
+PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
+
+
+def lesson_page(lesson: AnyLesson) -> None:
+    """The whole page. What the visitor chose is in the URL, so that a link reopens exactly this."""
+    words, own = texts(), lesson_texts(lesson.name)
+    hidden = set(st.query_params.get("hide", "").split(","))
+    st.title(own("question"), anchor=False)
+    check_address(lesson.experiment.settings, words)
+    # A held run is in the URL too; the switch shows whether there is one.
+    st.session_state["compare"] = "held" in st.query_params
+    if "controls" in hidden:
+        # Without controls, the URL alone says what to run; what it says wrongly has been told above.
+        given = acceptable(lesson.experiment.settings)
+        _result(lesson, _request(lesson, given, words), words, own, hidden)
+        return
+    left, right = st.columns([3, 8], gap="medium")
+    with left:
+        request = _controls(lesson, words, own)
+    with right:
+        _result(lesson, request, words, own, hidden)
+
+
+def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
+    model = lesson.experiment.settings
+    defaults = model().model_dump()
+    declared = {setting.name: setting for setting in model.declared()}
+    try:
+        off = lesson.unused(model.parse(chosen(model)))
+    except SettingsError:
+        off = frozenset()
+    st.markdown(own("intro"))
+    for name in lesson.first:
+        control(declared[name], defaults[name], words, own, disabled=name in off)
+    with st.expander(words("page.more"), icon=":material/tune:"):
+        for name, setting in declared.items():
+            if name not in lesson.first:
+                control(setting, defaults[name], words, own, disabled=name in off)
+    settle(model)
+    request = _request(lesson, chosen(model), words)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            words("page.reset"),
+            help=words("page.reset_help"),
+            icon=":material/restart_alt:",
+            on_click=_reset,
+            args=(model,),
+        )
+        st.toggle(
+            words("page.compare"),
+            key="compare",
+            help=words("page.compare_help"),
+            on_change=_hold,
+            args=(request,),
+            disabled=request is None,
+        )
+    return request
+
+
+def _request(lesson: AnyLesson, given: dict[str, Any], words: Texts) -> Request | None:
+    """What is asked for, or None where that can't be; then it is told."""
+    model = lesson.experiment.settings
+    try:
+        return Request(lesson.experiment, model.parse(given))
+    except SettingsError as error:
+        for problem in error.problems:
+            st.error(words("page.not_run", problem=told(problem, model, words)), icon=":material/error:")
+        return None
+
+
+def _reset(model: type[Settings]) -> None:
+    reset(model)
+    st.query_params.pop("held", None)
+
+
+def _hold(request: Request | None) -> None:
+    if st.session_state["compare"] and request is not None:
+        st.query_params["held"] = urlencode(request.settings.to_words(changed_only=True)) or "defaults"
+    else:
+        st.query_params.pop("held", None)
+
+
+def _held(lesson: AnyLesson, words: Texts) -> Request | None:
+    """The run that is held beside the present one, from the URL."""
+    text = st.query_params.get("held")
+    if text is None:
+        return None
+    try:
+        given = {} if text == "defaults" else dict(parse_qsl(text, keep_blank_values=True))
+        return Request(lesson.experiment, lesson.experiment.settings.parse(given))
+    except SettingsError as error:
+        for problem in error.problems:
+            shown = told(problem, lesson.experiment.settings, words)
+            st.warning(words("page.refused", problem=shown), icon=":material/link_off:")
+        return None
+
+
+def _result(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts, hidden: set[str]) -> None:
+    if request is None:
+        return
+    held = _held(lesson, words)
+    if held is None:
+        outcome = run(shared_engine(), request, words)
+        if outcome is not None:
+            _figure(lesson, *outcome, words, own, "now")
+    else:
+        outcome = _side_by_side(lesson, held, request, words, own)
+    if outcome is None:
+        return
+    trace, _ = outcome
+    if "story" not in hidden:
+        _story(lesson, trace, words, own)
+    if "tabs" not in hidden:
+        _tabs(lesson, request, trace, words)
+
+
+def _side_by_side(
+    lesson: AnyLesson, held: Request, now: Request, words: Texts, own: Texts
+) -> tuple[Trace, bool] | None:
+    outcome = None
+    for column, request, name in zip(st.columns(2, gap="medium"), (held, now), ("held", "now"), strict=True):
+        with column:
+            changed = request.settings.to_words(changed_only=True)
+            st.markdown(
+                f"**{words(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
+            )
+            outcome = run(shared_engine(), request, words)
+            if outcome is not None:
+                _figure(lesson, *outcome, words, own, name)
+    return outcome
+
+
+def _figure(lesson: AnyLesson, trace: Trace, kept: bool, words: Texts, own: Texts, name: str) -> None:
+    _badge(trace, kept, words)
+    if not trace.answered:
+        st.error(words(f"run.{trace.status}", reason=trace.end.get("reason", "")), icon=":material/error:")
+        st.button(words("run.again"), key=f"again-{name}")
+    st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
+
+
+def _badge(trace: Trace, kept: bool, words: Texts) -> None:
+    """What ran: versions, devices, seconds, and whether it ran just now."""
+    start = trace.start
+    with st.container(horizontal=True, gap="small"):
+        st.badge(
+            words("badge.kept" if kept else "badge.live"),
+            icon=":material/bolt:",
+            color="green",
+            help=words("badge.kept_help" if kept else "badge.live_help"),
+        )
+        st.badge(f"TensorFlow {start['tensorflow']}", color="orange")
+        st.badge(f"Keras {start['keras']}", color="gray")
+        st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
+        st.badge(words("badge.seconds", seconds=number(round(trace.seconds, 2))), color="gray")
+
+
+def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
+    st.subheader(words("page.happened"), anchor=False)
+    st.markdown(" ".join(lesson.story(trace, own)) if own.language == "en" else "".join(lesson.story(trace, own)))
+
+
+def _tabs(lesson: AnyLesson, request: Request, trace: Trace, words: Texts) -> None:
+    code, events = st.tabs([words("page.code"), words("page.trace")], key="tab")
+    with code:
+        _code(lesson, request, trace, words)
+    with events:
+        _trace(trace, words)
+
+
+def _code(lesson: AnyLesson, request: Request, trace: Trace, words: Texts) -> None:
+    versions = shared_engine().runtime(request.tensorflow).versions
+    program = render(lesson.experiment, request.settings, versions)
+    # The program before this one stays what it is compared with until the program changes again.
+    before, now = st.session_state.get(f"programs-{lesson.name}", (None, None))
+    if program != now:
+        before, now = now, program
+        st.session_state[f"programs-{lesson.name}"] = (before, now)
+    changed = changed_lines(before, program)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(
+            words("code.script"),
+            program,
+            file_name=f"{lesson.name}.py",
+            mime="text/x-python",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        st.download_button(
+            words("code.notebook"),
+            notebook(program),
+            file_name=f"{lesson.name}.ipynb",
+            mime="application/x-ipynb+json",
+            icon=":material/download:",
+            help=words("code.notebook_help"),
+            on_click="ignore",
+        )
+        note = words("code.about")
+        if changed:
+            note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
+        st.caption(note, width="stretch")
+    st.html(program_html(program, changed, trace.error["line"] if trace.error else None))
+
+
+def _trace(trace: Trace, words: Texts) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(
+            words("trace.download"),
+            trace.to_jsonl(),
+            file_name="trace.jsonl",
+            mime="application/x-ndjson",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        st.caption(words("trace.about"), width="stretch")
+    st.dataframe([_row(event) for event in trace.events], hide_index=True, alt=words("page.trace"))
+    with st.expander(words("trace.stderr"), icon=":material/notes:"):
+        if trace.stderr.strip():
+            st.code(trace.stderr, language=None, wrap_lines=True)
+        else:
+            st.caption(words("trace.no_stderr"))
+
+
+def _row(event: dict[str, Any]) -> dict[str, str]:
+    """An event as a row of text: every value in one column would otherwise have to be of one kind."""
+    first = ("t", "event", "step", "replica", "variable", "counter", "value")
+    row = {name: str(event[name]) if name in event else "" for name in first}
+    row["…"] = ", ".join(f"{name}={value}" for name, value in event.items() if name not in first)
+    return row

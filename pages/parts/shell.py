@@ -1,0 +1,109 @@
+"""The frame around every page: navigation, language, and the way in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+from streamlit.navigation.page import Page
+
+from lessons.language import LANGUAGES, Language, Texts, negotiate
+
+ROOT = Path(__file__).parents[2]
+LESSONS = ("aggregation",)
+LANGUAGE_NAMES: dict[str, str] = {"en": "English", "zh": "中文"}
+OPENED = "opened_through_app"
+CHOSEN_LANGUAGE = "chosen_language"
+ICON = ROOT / "pages" / "parts" / "icon.svg"
+STYLE = ROOT / "pages" / "parts" / "style.css"
+
+
+def texts(language: Language | None = None) -> Texts:
+    """The app-wide texts, in the visitor's language."""
+    return Texts(ROOT / "lessons" / "texts", language or chosen_language())
+
+
+def lesson_texts(lesson: str) -> Texts:
+    """The texts of one lesson, in the visitor's language."""
+    return Texts(ROOT / "lessons" / lesson, chosen_language())
+
+
+def chosen_language() -> Language:
+    """The language of this visit: the one in the URL (`lang`), or chosen before, or what the browser prefers."""
+    for chosen in (st.query_params.get("lang"), st.session_state.get(CHOSEN_LANGUAGE)):
+        for language in LANGUAGES:
+            if language == chosen:
+                return language
+    return negotiate(st.context.locale)
+
+
+def choose_language() -> Language:
+    """The language switch, at the top right of every page. What is chosen goes into the URL, and stays there.
+
+    Not by the widget's own binding: that would write the language's name as it is shown.
+    """
+    language = chosen_language()
+    if "lang" in st.query_params:
+        st.session_state[CHOSEN_LANGUAGE] = language
+    elif CHOSEN_LANGUAGE in st.session_state:
+        st.query_params["lang"] = language  # Streamlit drops it from the URL when the page is switched
+    st.session_state["language"] = language
+    with st.container(key="language-switch"):
+        st.segmented_control(
+            "Language · 语言",
+            LANGUAGES,
+            required=True,
+            format_func=LANGUAGE_NAMES.__getitem__,
+            key="language",
+            on_change=_keep_language,
+            label_visibility="collapsed",
+        )
+    return language
+
+
+def _keep_language() -> None:
+    st.session_state[CHOSEN_LANGUAGE] = st.query_params["lang"] = st.session_state["language"]
+
+
+def style() -> None:
+    """What Streamlit's theme can't say: where the language switch is, and how a program with marked lines looks."""
+    st.html(STYLE)
+
+
+def navigation(language: Language) -> Page:
+    """Register every page with Streamlit, and return the one that the URL names."""
+    words = texts(language)
+    home = st.Page(
+        ROOT / "pages" / "home.py",
+        title=words("app.home"),
+        icon=":material/home:",
+        default=True,
+        help=words("app.home_help"),
+    )
+    lessons = [
+        st.Page(
+            ROOT / "pages" / f"{name}.py",
+            title=Texts(ROOT / "lessons" / name, language)("title"),
+            icon=":material/science:",
+            help=Texts(ROOT / "lessons" / name, language)("question"),
+        )
+        for name in LESSONS
+    ]
+    return st.navigation([home, *lessons], position="top")
+
+
+def mark_as_opened() -> None:
+    """Called by app.py in every run, just before the page, so that `through_app` can tell that it ran."""
+    st.session_state[OPENED] = True
+
+
+def through_app() -> None:
+    """Called first by every page: have app.py run around it, even if Streamlit opened the page alone.
+
+    Streamlit still finds a `pages` folder by itself, until `st.navigation` is first called in a server's life. So the
+    first visitor after a start who opens a page's own link would get the page without app.py. Registering the pages
+    ends that for this server, and the rerun goes through app.py, to the same page with the same query.
+    """
+    if not st.session_state.pop(OPENED, False):
+        navigation(negotiate(st.context.locale))
+        st.rerun()

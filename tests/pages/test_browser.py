@@ -1,0 +1,327 @@
+"""The app in a real Chromium on a real server: what people do, in the order they might do it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.pages.browser import browser, chromium_path, figure_texts, free_port, serve, serving
+
+pytestmark = pytest.mark.browser
+FIRST_RUN = 90_000  # ms: TensorFlow may still have to be imported
+TOGGLED = 15_000
+CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]+$")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if chromium_path() is None:
+        message = "no Chromium on PATH (Debian: apt-get install chromium fonts-noto-cjk)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    with browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The app, already visited once."""
+    with serving(free_port()) as address:
+        yield address
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    with visitor(chromium) as page:
+        yield page
+
+
+class visitor:  # noqa: N801  used as a function
+    """A visitor with a browser of their own: nothing is shared with the others."""
+
+    def __init__(self, chromium: Browser, locale: str = "en-US", width: int = 1366, height: int = 768) -> None:
+        self.context: BrowserContext = chromium.new_context(locale=locale, viewport={"width": width, "height": height})
+
+    def __enter__(self) -> Page:
+        return self.context.new_page()
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+def shows(page: Page, *values: str, name: str = "now", timeout: int = TOGGLED) -> None:
+    """Wait until the copies in the figure end with these values, and these only."""
+    page.wait_for_function(
+        """([name, values]) => {
+            const all = document.querySelectorAll(`.st-key-figure-${name} svg text`);
+            const texts = [...all].map(text => text.textContent);
+            const copies = texts.filter(text => text.includes('→')).map(text => text.split('→')[1].trim());
+            return JSON.stringify(copies) === JSON.stringify(values);
+        }""",
+        arg=[name, list(values)],
+        timeout=timeout,
+    )
+
+
+def pick(page: Page, option: str) -> None:
+    page.get_by_role("radio", name=option, exact=True).click()
+
+
+def query(page: Page) -> str:
+    search: str = page.evaluate("location.search")
+    return search
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# ------------------------------------------------------------------------------------------------ the first visit
+
+
+def test_the_first_url_after_a_start_may_be_a_lessons_link(chromium: Browser) -> None:
+    """With app.py around it, with its query, and with progress while TensorFlow is imported."""
+    with serving(free_port()) as address, visitor(chromium) as page:
+        page.goto(f"{address}/aggregation?aggregation=SUM&replicas=3")
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=30_000)
+        expect(page.get_by_role("radio", name="中文")).to_be_visible()
+        expect(page.get_by_role("progressbar")).to_be_visible()
+        shows(page, "1.6", "1.6", "1.6", timeout=FIRST_RUN)
+        assert query(page) == "?aggregation=SUM&replicas=3"
+        expect(page.get_by_role("link", name="Home").first).to_be_visible()
+
+
+def test_two_first_visitors_at_once(chromium: Browser) -> None:
+    with serving(free_port()) as address, visitor(chromium) as one, visitor(chromium, locale="zh-CN") as other:
+        one.goto(f"{address}/aggregation?aggregation=SUM", wait_until="commit")
+        other.goto(f"{address}/aggregation?aggregation=MEAN", wait_until="commit")
+        shows(one, "1.3", "1.3", timeout=FIRST_RUN)
+        shows(other, "1.15", "1.15", timeout=FIRST_RUN)
+        expect(other.get_by_role("link", name="首页").first).to_be_visible()
+
+
+# ------------------------------------------------------------------------------------------------ a lesson in use
+
+
+def test_from_home_to_a_toggle(page: Page, address: str) -> None:
+    page.goto(address)
+    shows_picture = page.locator("[data-testid=stPlotlyChart]")
+    expect(shows_picture).to_be_visible(timeout=FIRST_RUN)
+    page.locator("[data-testid=stBaseButton-primary]").click()
+    shows(page, "1.1", "1.2")
+    pick(page, "MEAN")
+    shows(page, "1.15", "1.15")
+    assert query(page) == "?aggregation=MEAN"
+
+
+def test_reload_share_and_back(page: Page, chromium: Browser, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("link", name="Aggregation").first.click()
+    shows(page, "1.1", "1.2", timeout=FIRST_RUN)
+    pick(page, "SUM")
+    shows(page, "1.3", "1.3")
+    page.reload()
+    shows(page, "1.3", "1.3")
+    with visitor(chromium) as friend:
+        friend.goto(page.url)
+        shows(friend, "1.3", "1.3")
+        expect(friend.get_by_role("radio", name="SUM", exact=True)).to_be_checked()
+    page.go_back()
+    expect(page.locator("[data-testid=stBaseButton-primary]")).to_be_visible()
+    page.go_forward()
+    shows(page, "1.3", "1.3")
+    expect(page.get_by_role("radio", name="SUM", exact=True)).to_be_checked()
+
+
+def test_quick_toggling_ends_with_the_last_choice(page: Page, address: str) -> None:
+    """The newest settings win, however many came before."""
+    page.goto(f"{address}/aggregation?gradients=0.4,0.8")
+    shows(page, "1.4", "1.8", timeout=FIRST_RUN)
+    for option in ("SUM", "MEAN", "ONLY_FIRST_REPLICA", "NONE", "SUM", "MEAN"):
+        pick(page, option)
+    shows(page, "1.6", "1.6")
+    time.sleep(1)
+    shows(page, "1.6", "1.6")
+
+
+def test_two_tabs_do_not_disturb_each_other(chromium: Browser, address: str) -> None:
+    with visitor(chromium) as one:
+        other = one.context.new_page()
+        one.goto(f"{address}/aggregation?aggregation=SUM")
+        other.goto(f"{address}/aggregation?aggregation=MEAN")
+        shows(one, "1.3", "1.3", timeout=FIRST_RUN)
+        shows(other, "1.15", "1.15", timeout=FIRST_RUN)
+        pick(one, "NONE")
+        shows(one, "1.1", "1.2")
+        shows(other, "1.15", "1.15")
+
+
+def test_an_optimizer_sums_whatever_the_aggregation(page: Page, address: str) -> None:
+    page.goto(f"{address}/aggregation?route=optimizer")
+    shows(page, "0.7", "0.7", timeout=FIRST_RUN)  # 1 - (0.1 + 0.2)
+    for option in ("SUM", "MEAN", "ONLY_FIRST_REPLICA"):
+        pick(page, option)
+        expect(page.locator(".st-key-figure-now")).to_contain_text(option)
+        shows(page, "0.7", "0.7")
+
+
+def test_typing_gradients(page: Page, address: str) -> None:
+    page.goto(f"{address}/aggregation?aggregation=SUM")
+    shows(page, "1.3", "1.3", timeout=FIRST_RUN)
+    page.get_by_text("More settings").click()
+    field = page.locator(".st-key-gradients input")
+    field.fill("2, 3")
+    field.press("Enter")
+    shows(page, "6", "6")
+    field.fill("2, 3, 4")
+    field.press("Enter")
+    expect(page.get_by_text("2, 3, 4 was given")).to_be_visible()
+
+
+def test_nonsense_in_the_url(page: Page, address: str) -> None:
+    page.goto(f"{address}/aggregation?replicas=99&aggregation=SUM")
+    alert = page.locator("[data-testid=stAlert]")
+    expect(alert).to_contain_text("99", timeout=FIRST_RUN)
+    expect(alert).to_contain_text("1 to 8")
+    shows(page, "1.3", "1.3", timeout=FIRST_RUN)
+    pick(page, "MEAN")
+    shows(page, "1.15", "1.15")
+    expect(alert).to_have_count(0)
+
+
+def test_compare_and_reset(page: Page, chromium: Browser, address: str) -> None:
+    page.goto(f"{address}/aggregation?aggregation=SUM")
+    shows(page, "1.3", "1.3", timeout=FIRST_RUN)
+    page.get_by_text("Compare", exact=True).click()
+    shows(page, "1.3", "1.3", name="held")
+    pick(page, "MEAN")
+    shows(page, "1.15", "1.15")
+    shows(page, "1.3", "1.3", name="held")
+    with visitor(chromium) as friend:
+        friend.goto(page.evaluate("location.href"))
+        shows(friend, "1.3", "1.3", name="held")
+        shows(friend, "1.15", "1.15")
+    page.get_by_role("button", name="Reset").click()
+    shows(page, "1.1", "1.2")
+    assert until(lambda: query(page) == "")
+
+
+# ------------------------------------------------------------------------------------------------ the moving figure
+
+
+def test_the_figure_plays_steps_and_scrubs_without_the_server(page: Page, address: str) -> None:
+    """Every frame is in the browser: it moves while the server is not asked for anything."""
+    sent: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
+    page.goto(f"{address}/aggregation?aggregation=SUM&steps=2")
+    shows(page, "1.6", "1.6", timeout=FIRST_RUN)
+    time.sleep(1)
+    assert sent, "the page talks to the server through this socket"
+    sent.clear()
+    figure = page.locator(".st-key-figure-now")
+    figure.get_by_text("Play").click()
+    assert until(lambda: ended(page) == ["1.3", "1.3"], 20), "the first step must be passed"
+    assert until(lambda: ended(page) == ["1.6", "1.6"], 20), "it plays to the end"
+    slider = figure.locator(".slider-rail-touch-rect").bounding_box()
+    assert slider is not None
+    page.mouse.click(slider["x"] + 2, slider["y"] + slider["height"] / 2)
+    assert until(lambda: ended(page) != ["1.6", "1.6"]), "the slider goes to the beginning"
+    for _ in range(40):
+        figure.get_by_text("Next").click()
+        if ended(page) == ["1.3", "1.3"]:
+            break
+    assert ended(page) == ["1.3", "1.3"], "a phase at a time, forward"
+    assert sent == []
+
+
+def ended(page: Page) -> list[str]:
+    return [text.split("→")[1].strip() for text in figure_texts(page) if "→" in text]
+
+
+# ------------------------------------------------------------------------------------------------ language, size, theme
+
+
+def test_the_browsers_language_first_and_the_switch_after(chromium: Browser, address: str) -> None:
+    with visitor(chromium, locale="zh-CN") as page:
+        page.goto(f"{address}/aggregation")
+        heading = page.get_by_role("heading", level=1)
+        expect(heading).to_have_text(CHINESE, timeout=FIRST_RUN)
+        shows(page, "1.1", "1.2", timeout=FIRST_RUN)
+        page.get_by_role("radio", name="English").click()
+        expect(heading).to_have_text(ENGLISH)
+        page.get_by_role("link", name="Home").first.click()
+        expect(heading).to_have_text(ENGLISH)
+        assert "lang=en" in query(page)
+        page.reload()
+        expect(heading).to_have_text(ENGLISH)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1920, 1080), (390, 844)])
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_nothing_is_wider_than_the_window(
+    chromium: Browser, address: str, locale: str, width: int, height: int
+) -> None:
+    with visitor(chromium, locale, width, height) as page:
+        for path in ("/", "/aggregation?replicas=8&steps=3"):
+            page.goto(address + path)
+            expect(page.locator("[data-testid=stPlotlyChart]")).to_be_visible(timeout=FIRST_RUN)
+            inner = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
+            assert inner <= width
+
+
+def test_text_in_the_figure_does_not_overlap(chromium: Browser, address: str) -> None:
+    for width in (390, 1366):
+        with visitor(chromium, width=width, height=844) as page:
+            page.goto(f"{address}/aggregation?replicas=4&route=optimizer&steps=3")
+            shows(page, *["−2"] * 4, timeout=FIRST_RUN)  # 1 - 3 * (0.1 + 0.2 + 0.3 + 0.4)
+            boxes = page.evaluate(
+                """() => [...document.querySelectorAll('.st-key-figure-now svg text')]
+                    .filter(text => text.textContent.trim() && getComputedStyle(text).opacity > 0)
+                    .map(text => ({text: text.textContent, ...text.getBoundingClientRect().toJSON()}))"""
+            )
+            for number, one in enumerate(boxes):
+                for other in boxes[number + 1 :]:
+                    across = min(one["right"], other["right"]) - max(one["left"], other["left"])
+                    down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+                    assert across <= 1 or down <= 4, f"at {width}: {one['text']!r} on {other['text']!r}"
+
+
+# ------------------------------------------------------------------------------------------------ the end
+
+
+def processes(marker: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if marker in command:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_is_left_when_the_app_stops(chromium: Browser, number: signal.Signals) -> None:
+    """By Ctrl-C, by kill, and by kill -9: within five seconds."""
+    port = free_port()
+    server = serve(port)
+    parent = f"replica-lab-{server.pid}-"  # its workplace is on the parent's command line
+    with visitor(chromium) as page:
+        page.goto(f"http://localhost:{port}/aggregation")
+        shows(page, "1.1", "1.2", timeout=FIRST_RUN)
+        assert processes(parent)
+        server.send_signal(number)
+        server.wait(10)
+        assert until(lambda: not processes(parent), 5)
