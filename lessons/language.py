@@ -30,9 +30,7 @@ def negotiate(accepted: str | None) -> Language:
             weight = 0.0
         if tag.strip() and weight > 0:
             wanted.append((weight, tag.strip().lower().replace("_", "-")))
-    tags = [
-        tag for _, tag in sorted(wanted, key=lambda pair: -pair[0])
-    ]  # stable: equal weights keep their order
+    tags = [tag for _, tag in sorted(wanted, key=lambda pair: -pair[0])]  # stable: equal weights keep their order
     return "zh" if negotiate_locale(tags, LANGUAGES, sep="-") == "zh" else "en"
 
 

@@ -152,9 +152,7 @@ def test_an_error_strikes_where_it_happened() -> None:
     text = told(chart)
     assert "✕ ValueError · step 2 · line 41" in text
     assert "Step 2 of 3 · TensorFlow raises an error" in text
-    assert "ValueError" not in "".join(
-        words(text) for layers in pictures(chart)[:-1] for text in layers[INK]["text"]
-    )
+    assert "ValueError" not in "".join(words(text) for layers in pictures(chart)[:-1] for text in layers[INK]["text"])
 
 
 def test_an_error_at_the_read_leaves_the_copies() -> None:
@@ -216,9 +214,7 @@ def test_a_run_that_was_cut_off_anywhere_can_be_drawn_and_told(language: Languag
 def test_the_height_grows_with_the_replicas_not_with_the_steps(replicas: int) -> None:
     gradients = [0.1] * replicas
     height = drawn(trace([1.1] * replicas, gradients=gradients)).layout.height
-    assert (
-        height == drawn(trace([1.1] * replicas, [1.2] * replicas, gradients=gradients, steps=2)).layout.height
-    )
+    assert height == drawn(trace([1.1] * replicas, [1.2] * replicas, gradients=gradients, steps=2)).layout.height
     if replicas > 2:
         smaller = drawn(trace([1.1] * (replicas - 1), gradients=gradients[1:])).layout.height
         assert 0 < height - smaller < 100

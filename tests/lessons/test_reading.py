@@ -316,9 +316,7 @@ def test_a_run_can_be_cut_off_anywhere() -> None:
         (27, 2, "read"),
     ],
 )
-def test_a_stopped_run_was_in_the_step_after_its_last_complete_one(
-    length: int, step: int, place: str
-) -> None:
+def test_a_stopped_run_was_in_the_step_after_its_last_complete_one(length: int, step: int, place: str) -> None:
     failure = read(cut(trace([1.1, 1.2], [1.2, 1.4], steps=2), length, "timeout")).failure
     assert failure is not None
     assert (failure.kind, failure.step, failure.place, failure.line) == ("timeout", step, place, None)

@@ -90,15 +90,12 @@ def test_the_lost_replica() -> None:
 def test_odd_counters_are_told() -> None:
     run = trace([1.15, 1.15], aggregation="MEAN")
     events = [{**event, "value": 7.0} if event.get("counter") == "MEAN" else event for event in run.events]
-    assert told(Trace(tuple(events)))[3] == (
-        "The counters do not say what was expected: MEAN 7/7 instead of 1."
-    )
+    assert told(Trace(tuple(events)))[3] == ("The counters do not say what was expected: MEAN 7/7 instead of 1.")
 
 
 # Messages of TensorFlow 2.21 and Keras 3.15, as runs raised them.
 MESSAGES = {
-    "python_sum": "A non-DistributedValues value 0.1 cannot be reduced with the given reduce op "
-    "ReduceOp.SUM.",
+    "python_sum": "A non-DistributedValues value 0.1 cannot be reduced with the given reduce op ReduceOp.SUM.",
     "python_zero": "'float' object has no attribute 'shape'",
     "python_optimizer": "'float' object has no attribute 'dtype'",
     "mean_int": "creating distributed tf.Variable with aggregation=MEAN and a non-floating dtype is not "
@@ -108,8 +105,7 @@ MESSAGES = {
     "cross_sum": "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation "
     "is set to `tf.VariableAggregation.SUM`.",
     "cross_values": "'PerReplica' object has no attribute 'dtype'",
-    "unsummed": "BaseOptimizer.apply_gradients() got an unexpected keyword argument "
-    "'skip_gradients_aggregation'",
+    "unsummed": "BaseOptimizer.apply_gradients() got an unexpected keyword argument 'skip_gradients_aggregation'",
     "no_gpu": "tf.config.list_physical_devices finds no GPU on this machine",
 }
 

@@ -122,6 +122,4 @@ def trace(
 
 def cut(whole: Trace, length: int, status: str = "killed") -> Trace:
     """The same run, stopped after that many events."""
-    return Trace(
-        (*whole.events[:length], {"event": "end", "t": 9.0, "status": status, "seconds": 9.0, "reason": "?"})
-    )
+    return Trace((*whole.events[:length], {"event": "end", "t": 9.0, "status": status, "seconds": 9.0, "reason": "?"}))
