@@ -111,7 +111,7 @@ class Settings(BaseModel):
             else:
                 name, _, allowed = str(detail["ctx"]["error"]).partition(": ")
             value = given.get(name, getattr(cls.model_fields.get(name), "default", None))
-            problems.setdefault(name, Problem(name, _words(value)[:80], allowed))
+            problems.setdefault(name, Problem(name, as_words(value)[:80], allowed))
         return list(problems.values())
 
     def to_words(self, *, changed_only: bool = False) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Settings(BaseModel):
         if changed_only:
             # A default may follow from other settings, so compare with what leaving this one out would give.
             values = {name: value for name, value in values.items() if value != self._value_left_out(name, values)}
-        return {name: _words(value) for name, value in values.items()}
+        return {name: as_words(value) for name, value in values.items()}
 
     def _value_left_out(self, name: str, values: Mapping[str, Any]) -> Any:
         others = {key: value for key, value in values.items() if key != name}
@@ -167,11 +167,12 @@ def _from_words(value: Any, setting: Setting | None) -> Any:
     return value
 
 
-def _words(value: Any) -> str:
+def as_words(value: Any) -> str:
+    """A value as the command line and the URL write it."""
     if value is None:
         return NONE
     if isinstance(value, (list, tuple)):
-        return ",".join(_words(item) for item in value)
+        return ",".join(as_words(item) for item in value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

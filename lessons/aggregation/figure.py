@@ -31,6 +31,9 @@ MERGE: Final = "#3D5166"
 UNUSED: Final = "#7B7B7B"
 PALE: Final = "rgba(128,128,128,0.13)"
 EDGE: Final = "rgba(128,128,128,0.45)"
+# Plain text: a grey that reads on both. The page's style gives text of just this colour the theme's own instead; a
+# figure can't, as the server is not told when the theme is switched.
+INK: Final = "#7F7F80"
 CLEAR: Final = "rgba(0,0,0,0)"
 LIGHT: Final = "#FFFFFF"
 DARK: Final = "#1B1B1B"
@@ -70,13 +73,12 @@ _READ_MERGED = _Columns(
 )
 
 
-def figure(reading: Reading, texts: Texts, *, dark: bool | None = None) -> go.Figure:
+def figure(reading: Reading, texts: Texts) -> go.Figure:
     """The figure of one run: at first its last state, complete; play shows it from the first step.
 
-    Its height in pixels is fixed by the number of replicas; its width is the page's. `dark` says what the
-    page's background is; None leaves the colour of plain text to the page's template.
+    Its height in pixels is fixed by the number of replicas; its width is the page's.
     """
-    return _Drawing(reading, texts, dark).figure()
+    return _Drawing(reading, texts).figure()
 
 
 def alternative(reading: Reading, texts: Texts) -> str:
@@ -140,10 +142,9 @@ _State = list[dict[str, Any]]
 class _Drawing:
     """Builds one figure. Holds what several of its parts need to know."""
 
-    def __init__(self, reading: Reading, texts: Texts, dark: bool | None) -> None:
+    def __init__(self, reading: Reading, texts: Texts) -> None:
         self.reading = reading
         self.texts = texts
-        self.font = {} if dark is None else {"color": "#EDF1F5" if dark else "#1D2935"}
         self.replicas = reading.replicas
         last = reading.last
         self.merge: Merge | None = last.merge if last else None
@@ -568,7 +569,7 @@ class _Drawing:
             "yaxis": {**axis, "range": [self.height, 0]},
             "paper_bgcolor": CLEAR,
             "plot_bgcolor": CLEAR,
-            "font": self.font,
+            "font": {"color": INK},
             "showlegend": False,
             "hovermode": False,
             "dragmode": False,

@@ -1,14 +1,82 @@
-"""The URL: which of its settings are not accepted, told once and clearly."""
+"""The URL: what it says of the settings goes into the controls, and what is chosen there goes into the URL.
+
+Streamlit can bind a widget to the URL by itself, but then a choice makes no step in the browser's history, an option is
+written as it is shown, and what is not accepted vanishes without a word. So the page does both ways itself: the back
+button undoes one choice after another, and nonsense is told.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
-from engine.settings import Problem, Setting, Settings, SettingsError
+from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 
-PROBLEMS, SETTLED = "address_problems", "address_settled"
-PAGE_WORDS = ("lang", "held", "hide", "tab", "embed", "embed_options")  # of the page itself, not settings
+# Of the page itself, not settings of an experiment.
+PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "embed", "embed_options")
+ADDRESS, PROBLEMS = "address", "address_problems"
+
+
+def read_address(model: type[Settings], page: str) -> None:
+    """Put what the URL says into the controls, if it says something new: a link, a reload, back or forward.
+
+    Call it before any control is made. What is not accepted is kept for `tell_problems`; its control has the default.
+    """
+    given = {name: st.query_params.get_all(name) for name in st.query_params if name not in PAGE_WORDS}
+    values, problems = accepted(model, given)
+    if st.session_state.get(ADDRESS) != (page, given):
+        st.session_state.update({**values, ADDRESS: (page, given), PROBLEMS: problems})
+    for name, value in values.items():
+        st.session_state.setdefault(name, value)  # another page was shown meanwhile; Streamlit drops what it had not
+
+
+def write_address(model: type[Settings], page: str) -> None:
+    """Put what the controls hold into the URL, what is at its default left out: one step in the browser's history."""
+    defaults = control_values(model())
+    changed = {
+        name: as_words(st.session_state[name])
+        for name, default in defaults.items()
+        if st.session_state.get(name) not in (None, default)
+    }
+    kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
+    st.query_params.from_dict({**kept, **changed})
+    st.session_state[ADDRESS] = (page, {name: [word] for name, word in changed.items()})
+    st.session_state[PROBLEMS] = ()
+
+
+def tell_problems(model: type[Settings], words: Texts) -> None:
+    """Warn of what the URL has that is not accepted. The warning stays until something else is chosen."""
+    for problem in st.session_state[PROBLEMS]:
+        st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
+
+
+def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """What the controls are to hold for this URL, and what in it is not accepted."""
+    declared = {setting.name: setting for setting in model.declared()}
+    problems = [
+        Problem(name, " & ".join(values)[:80], declared[name].allowed)
+        for name, values in given.items()
+        if name in declared and len(values) > 1
+    ]
+    refused = {problem.setting for problem in problems}
+    words = {name: values[-1] for name, values in given.items() if name not in refused}
+    # A list is typed as text: it stays in its control as it is, and the page says there what is wrong with it.
+    typed = {name: words.pop(name) for name, setting in declared.items() if setting.kind == "numbers" and name in words}
+    while True:
+        try:
+            return {**control_values(model.parse(words)), **typed}, tuple(problems)
+        except SettingsError as error:
+            problems += error.problems
+            words = {name: word for name, word in words.items() if name not in {each.setting for each in problems}}
+
+
+def control_values(settings: Settings) -> dict[str, Any]:
+    """What each control holds for these settings. A list's is empty: left out, it follows from the others."""
+    lists = {setting.name for setting in settings.declared() if setting.kind == "numbers"}
+    return {name: "" if name in lists else value for name, value in settings.model_dump().items()}
 
 
 def allowed(setting: Setting, words: Texts) -> str:
@@ -25,63 +93,10 @@ def allowed(setting: Setting, words: Texts) -> str:
 def told(problem: Problem, model: type[Settings], words: Texts) -> str:
     """A problem as a sentence: what was given, and what is allowed."""
     declared = {setting.name: setting for setting in model.declared()}
-    given = problem.given.replace("`", "'")
+    given = problem.given.replace("`", "'") or " "
     if problem.setting not in declared:
         return words("page.unknown", setting=problem.setting.replace("`", "'"), allowed=", ".join(declared))
     setting = declared[problem.setting]
     # What a check over several settings says is more than the setting's own declaration.
     accepts = allowed(setting, words) if problem.allowed == setting.allowed else problem.allowed
     return words("page.refused_value", setting=setting.name, given=given, allowed=accepts)
-
-
-def check_address(model: type[Settings], words: Texts) -> None:
-    """Warn of what the URL has that is not accepted. Call it before any widget is made, and `settle` after the last.
-
-    A widget that is bound to the URL silently takes another value for one it can't have, and Streamlit then cleans
-    the URL. So what was there is looked at first, and the warning stays until something else is chosen.
-    """
-    problems = _problems(model)
-    if problems:
-        st.session_state[PROBLEMS] = problems
-        st.session_state.pop(SETTLED, None)
-    elif SETTLED in st.session_state and st.session_state[SETTLED] != _choices(model):
-        st.session_state.pop(PROBLEMS, None)
-        st.session_state.pop(SETTLED, None)
-    for problem in st.session_state.get(PROBLEMS, ()):
-        st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
-
-
-def settle(model: type[Settings]) -> None:
-    """Remember what the controls made of the URL, so that a choice after it is noticed."""
-    if PROBLEMS in st.session_state:
-        st.session_state.setdefault(SETTLED, _choices(model))
-
-
-def acceptable(model: type[Settings]) -> dict[str, str]:
-    """The settings that the URL has, less those that are not accepted."""
-    refused = {problem.setting for problem in st.session_state.get(PROBLEMS, ())}
-    return {
-        name: st.query_params[name] for name in model.model_fields if name in st.query_params and name not in refused
-    }
-
-
-def _problems(model: type[Settings]) -> tuple[Problem, ...]:
-    declared = {setting.name: setting for setting in model.declared()}
-    names = [name for name in st.query_params if name not in PAGE_WORDS]
-    twice = [
-        Problem(name, " & ".join(st.query_params.get_all(name))[:80], declared[name].allowed)
-        for name in names
-        if name in declared and len(st.query_params.get_all(name)) > 1
-    ]
-    once = {name: st.query_params[name] for name in names if name not in {problem.setting for problem in twice}}
-    try:
-        model.parse(once)
-    except SettingsError as error:
-        # A list is typed as text: it stays in its control, and the page says there what is wrong with it.
-        typed = [name for name, setting in declared.items() if setting.kind == "numbers"]
-        return (*twice, *(problem for problem in error.problems if problem.setting not in typed))
-    return tuple(twice)
-
-
-def _choices(model: type[Settings]) -> tuple[object, ...]:
-    return tuple(st.session_state.get(name) for name in model.model_fields)

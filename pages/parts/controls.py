@@ -1,7 +1,7 @@
-"""Controls: a widget for every setting, made from its declaration. Each is bound to the URL by the setting's name.
+"""Controls: a widget for every setting, made from its declaration.
 
-Options are shown by their own names, in every language: they are TensorFlow's words, and Streamlit puts an option into
-the URL as it is shown. So control, URL, command line and program all say the same.
+Options are shown by their own names, in every language: they are TensorFlow's words. So control, URL, command line and
+program all say the same. A control holds what `read_address` put into it; it has no default of its own.
 """
 
 from __future__ import annotations
@@ -10,55 +10,39 @@ from typing import Any
 
 import streamlit as st
 
-from engine.settings import Setting, Settings
+from engine.settings import Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
+from pages.parts.address import control_values, write_address
 
 MANY = 4  # choices that are shown side by side; more go into a list
 
 
-def control(setting: Setting, default: Any, words: Texts, lesson: Texts, *, disabled: bool = False) -> Any:
-    """The widget of one setting, with a sentence on what it changes. Returns what it holds."""
+def control(
+    setting: Setting, model: type[Settings], page: str, words: Texts, lesson: Texts, *, disabled: bool = False
+) -> None:
+    """The widget of one setting, with a sentence on what it changes."""
     label = lesson(f"controls.{setting.name}.label")
-    about = lesson(f"controls.{setting.name}.help")
     common: dict[str, Any] = {
         "key": setting.name,
-        "bind": "query-params",
         "disabled": disabled,
-        "help": about,
+        "help": lesson(f"controls.{setting.name}.help"),
+        "on_change": _changed,
+        "args": (model, page, setting.name),
     }
     if setting.kind == "choice":
         if len(setting.choices) <= MANY:
-            value = st.segmented_control(
-                label,
-                setting.choices,
-                default=default,
-                required=True,
-                width="stretch",
-                wrap=True,
-                **common,
-            )
+            st.segmented_control(label, setting.choices, required=True, width="stretch", wrap=True, **common)
         else:
-            value = st.selectbox(label, setting.choices, index=setting.choices.index(default), **common)
-        st.caption(lesson(f"controls.{setting.name}.options.{value or default}.text"))
-        return value
-    if setting.kind == "integer":
-        return st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), value=default, **common)
-    if setting.kind == "number":
-        return st.number_input(
-            label,
-            float(setting.minimum or 0),
-            float(setting.maximum or 0),
-            value=default,
-            step=0.1,
-            format="%g",
-            placeholder=words("page.none") if setting.optional else None,
-            **common,
-        )
-    return st.text_input(label, placeholder=_plain(default), **common)
-
-
-def _plain(value: Any) -> str:
-    return "" if value is None else str(value)
+            st.selectbox(label, setting.choices, **common)
+        st.caption(lesson(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
+    elif setting.kind == "integer":
+        st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), **common)
+    elif setting.kind == "number":
+        placeholder = words("page.none") if setting.optional else as_words(setting.default)
+        low, high = float(setting.minimum or 0), float(setting.maximum or 0)
+        st.number_input(label, low, high, value=None, step=0.1, format="%g", placeholder=placeholder, **common)
+    else:
+        st.text_input(label, placeholder=as_words(_left_out(model, setting.name)), **common)
 
 
 def chosen(model: type[Settings]) -> dict[str, Any]:
@@ -67,7 +51,39 @@ def chosen(model: type[Settings]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
-def reset(model: type[Settings]) -> None:
-    """Every control back to its default (a callback: it must run before the widgets are made)."""
+def choose(model: type[Settings], page: str, values: dict[str, Any]) -> None:
+    """Set controls (a callback: it must run before the widgets are made)."""
+    st.session_state.update(values)
+    write_address(model, page)
+
+
+def reset(model: type[Settings], page: str) -> None:
+    """Every control back to its default, and no run held (a callback)."""
+    st.query_params.pop("held", None)
+    choose(model, page, control_values(model()))
+
+
+def _changed(model: type[Settings], page: str, name: str) -> None:
+    if name == "replicas":
+        _fit_lists(model)
+    write_address(model, page)
+
+
+def _fit_lists(model: type[Settings]) -> None:
+    """Lists have one number a replica: cut them, or go on with the numbers that they have by default."""
     for setting in model.declared():
-        st.session_state[setting.name] = "" if setting.kind == "numbers" else setting.default
+        typed = st.session_state.get(setting.name)
+        if setting.kind == "numbers" and typed:
+            numbers = [part.strip() for part in typed.split(",")]
+            usual = as_words(_left_out(model, setting.name)).split(",")
+            st.session_state[setting.name] = ", ".join(numbers[: len(usual)] + usual[len(numbers) :])
+
+
+def _left_out(model: type[Settings], name: str) -> Any:
+    """What a setting is, with the others as they are chosen, where it is left out."""
+    lists = {setting.name for setting in model.declared() if setting.kind == "numbers"}
+    others = {key: value for key, value in chosen(model).items() if key != name and key not in lists}
+    try:
+        return getattr(model.parse(others), name)
+    except SettingsError:
+        return getattr(model(), name)

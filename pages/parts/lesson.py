@@ -9,11 +9,11 @@ import streamlit as st
 
 from engine.engine import Request
 from engine.program import notebook, render
-from engine.settings import Settings, SettingsError
+from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.address import acceptable, check_address, settle, told
+from pages.parts.address import read_address, tell_problems, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
@@ -26,26 +26,28 @@ PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "s
 def lesson_page(lesson: AnyLesson) -> None:
     """The whole page. What the visitor chose is in the URL, so that a link reopens exactly this."""
     words, own = texts(), lesson_texts(lesson.name)
+    model = lesson.experiment.settings
     hidden = set(st.query_params.get("hide", "").split(","))
     st.title(own("question"), anchor=False)
-    check_address(lesson.experiment.settings, words)
+    read_address(model, lesson.name)
+    tell_problems(model, words)
     # A held run is in the URL too; the switch shows whether there is one.
     st.session_state["compare"] = "held" in st.query_params
     if "controls" in hidden:
-        # Without controls, the URL alone says what to run; what it says wrongly has been told above.
-        given = acceptable(lesson.experiment.settings)
-        _result(lesson, _request(lesson, given, words), words, own, hidden)
-        return
-    left, right = st.columns([3, 8], gap="medium")
-    with left:
-        request = _controls(lesson, words, own)
-    with right:
-        _result(lesson, request, words, own, hidden)
+        request = _request(lesson, words)
+        outcome = _result(lesson, request, words, own, hidden)
+    else:
+        left, right = st.columns([3, 8], gap="medium")
+        with left:
+            request = _controls(lesson, words, own)
+        with right:
+            outcome = _result(lesson, request, words, own, hidden)
+    if request is not None and outcome is not None and "tabs" not in hidden:
+        _tabs(lesson, request, outcome[0], words)
 
 
 def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
     model = lesson.experiment.settings
-    defaults = model().model_dump()
     declared = {setting.name: setting for setting in model.declared()}
     try:
         off = lesson.unused(model.parse(chosen(model)))
@@ -53,20 +55,19 @@ def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
         off = frozenset()
     st.markdown(own("intro"))
     for name in lesson.first:
-        control(declared[name], defaults[name], words, own, disabled=name in off)
+        control(declared[name], model, lesson.name, words, own, disabled=name in off)
     with st.expander(words("page.more"), icon=":material/tune:"):
         for name, setting in declared.items():
             if name not in lesson.first:
-                control(setting, defaults[name], words, own, disabled=name in off)
-    settle(model)
-    request = _request(lesson, chosen(model), words)
+                control(setting, model, lesson.name, words, own, disabled=name in off)
+    request = _request(lesson, words)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             words("page.reset"),
             help=words("page.reset_help"),
             icon=":material/restart_alt:",
-            on_click=_reset,
-            args=(model,),
+            on_click=reset,
+            args=(model, lesson.name),
         )
         st.toggle(
             words("page.compare"),
@@ -79,20 +80,15 @@ def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
     return request
 
 
-def _request(lesson: AnyLesson, given: dict[str, Any], words: Texts) -> Request | None:
+def _request(lesson: AnyLesson, words: Texts) -> Request | None:
     """What is asked for, or None where that can't be; then it is told."""
     model = lesson.experiment.settings
     try:
-        return Request(lesson.experiment, model.parse(given))
+        return Request(lesson.experiment, model.parse(chosen(model)))
     except SettingsError as error:
         for problem in error.problems:
             st.error(words("page.not_run", problem=told(problem, model, words)), icon=":material/error:")
         return None
-
-
-def _reset(model: type[Settings]) -> None:
-    reset(model)
-    st.query_params.pop("held", None)
 
 
 def _hold(request: Request | None) -> None:
@@ -117,9 +113,12 @@ def _held(lesson: AnyLesson, words: Texts) -> Request | None:
         return None
 
 
-def _result(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts, hidden: set[str]) -> None:
+def _result(
+    lesson: AnyLesson, request: Request | None, words: Texts, own: Texts, hidden: set[str]
+) -> tuple[Trace, bool] | None:
+    """Run, draw and tell. Returns the trace, and whether it was there already."""
     if request is None:
-        return
+        return None
     held = _held(lesson, words)
     if held is None:
         outcome = run(shared_engine(), request, words)
@@ -127,13 +126,9 @@ def _result(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts
             _figure(lesson, *outcome, words, own, "now")
     else:
         outcome = _side_by_side(lesson, held, request, words, own)
-    if outcome is None:
-        return
-    trace, _ = outcome
-    if "story" not in hidden:
-        _story(lesson, trace, words, own)
-    if "tabs" not in hidden:
-        _tabs(lesson, request, trace, words)
+    if outcome is not None and "story" not in hidden:
+        _story(lesson, outcome[0], words, own)
+    return outcome
 
 
 def _side_by_side(
@@ -155,7 +150,8 @@ def _side_by_side(
 def _figure(lesson: AnyLesson, trace: Trace, kept: bool, words: Texts, own: Texts, name: str) -> None:
     _badge(trace, kept, words)
     if not trace.answered:
-        st.error(words(f"run.{trace.status}", reason=trace.end.get("reason", "")), icon=":material/error:")
+        reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
+        st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
     st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
 

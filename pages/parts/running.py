@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Engine, EngineBusyError, Request, Ticket
 from engine.runtimes import RuntimeMissingError
@@ -27,31 +30,30 @@ def run(engine: Engine, request: Request, words: Texts) -> tuple[Trace, bool] | 
         st.warning(words("run.busy"), icon=":material/hourglass_disabled:")
         st.button(words("run.again"))
         return None
+    holder, begun = st.empty(), time.monotonic()
     try:
-        if not ticket.wait(PATIENCE):
-            _wait(engine, ticket, request, words)
+        while not ticket.wait(0.05):
+            # A word to the visitor is where Streamlit lets a newer choice in; at first that word is nothing.
+            if time.monotonic() - begun < PATIENCE:
+                holder.empty()
+            else:
+                _say(holder, engine, ticket, request, words)
+        holder.empty()
     finally:
         if not ticket.done:
             ticket.cancel()
     return ticket.result(), ticket.kept
 
 
-def _wait(engine: Engine, ticket: Ticket, request: Request, words: Texts) -> None:
-    holder = st.empty()
-    version = engine.runtime(request.tensorflow).versions.tensorflow
-    while not ticket.wait(0.1):
-        state = engine.state(request.tensorflow)
-        place = ticket.place
-        if state.name == "starting":
-            said = words(
-                "run.starting",
-                version=version,
-                percent=int(100 * state.progress),
-                seconds=f"{state.seconds:.0f}",
-            )
-            holder.progress(state.progress, said)
-        elif place:
-            holder.info(words("run.queued", place=place), icon=":material/hourglass_top:")
-        else:
-            holder.info(words("run.running"), icon=":material/play_circle:")
-    holder.empty()
+def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, words: Texts) -> None:
+    """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
+    state = engine.state(request.tensorflow, request.keras)
+    place = ticket.place
+    if state.name == "starting":
+        version = engine.runtime(request.tensorflow, request.keras).versions.tensorflow
+        percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
+        holder.progress(state.progress, words("run.starting", version=version, percent=percent, seconds=seconds))
+    elif place:
+        holder.info(words("run.queued", place=place), icon=":material/hourglass_top:")
+    else:
+        holder.info(words("run.running"), icon=":material/play_circle:")

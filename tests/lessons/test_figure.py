@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 import pytest
 
 from engine.trace import Trace
+from lessons.aggregation.figure import INK as PLAIN_TEXT
 from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.reading import read
 from lessons.language import LANGUAGES, Language, Texts
@@ -25,8 +26,8 @@ TEXTS = {language: Texts(LESSON, language) for language in LANGUAGES}
 TOKENS, NODES, INK, PLAIN = 3, 4, 5, 6
 
 
-def drawn(run: Trace, language: Language = "en", *, dark: bool | None = None) -> go.Figure:
-    return figure(read(run), TEXTS[language], dark=dark)
+def drawn(run: Trace, language: Language = "en") -> go.Figure:
+    return figure(read(run), TEXTS[language])
 
 
 def words(text: str) -> str:
@@ -227,11 +228,12 @@ def test_text_keeps_a_size_that_can_be_read() -> None:
     assert all(annotation.font.size >= 13 for annotation in chart.layout.annotations)
 
 
-@pytest.mark.parametrize(("dark", "color"), [(True, "#EDF1F5"), (False, "#1D2935"), (None, None)])
-def test_plain_text_takes_the_pages_colour(dark: bool | None, color: str | None) -> None:
-    chart = drawn(trace([1.1, 1.2]), dark=dark)
-    assert chart.layout.font.color == color
-    assert chart.layout.paper_bgcolor == chart.layout.plot_bgcolor == "rgba(0,0,0,0)"
+def test_plain_text_has_the_colour_that_the_style_replaces() -> None:
+    """#7F7F80, which style.css knows as rgb(127, 127, 128)."""
+    assert drawn(trace([1.1, 1.2])).layout.font.color == PLAIN_TEXT
+    style = (Path(__file__).parents[2] / "pages" / "parts" / "style.css").read_text()
+    numbers = ", ".join(str(int(PLAIN_TEXT[at : at + 2], 16)) for at in (1, 3, 5))
+    assert f"rgb({numbers})" in style
 
 
 def longest_run() -> Trace:
