@@ -175,6 +175,9 @@ def _badge(trace: Trace, kept: bool, words: Texts) -> None:
 def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
     st.subheader(words("page.happened"), anchor=False)
     st.markdown(" ".join(lesson.story(trace, own)) if own.language == "en" else "".join(lesson.story(trace, own)))
+    if trace.error is not None:
+        # TensorFlow's own words, whole; what they mean has been said above.
+        st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
 def _tabs(lesson: AnyLesson, request: Request, trace: Trace, words: Texts) -> None:
