@@ -10,10 +10,10 @@ python := .venv/bin/python
 tied = $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run runtimes recordings test check format bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  with PORT=8600 (run), ADDRESS=0.0.0.0 (run: let other machines in), ARGS='-k name' (test), PYTHON=/path/to/python (setup)"
 
 setup: ## make .venv with everything that the app, the tests and the checks need
@@ -22,6 +22,14 @@ setup: ## make .venv with everything that the app, the tests and the checks need
 run: ## start the app on http://localhost:8501; Ctrl-C ends it
 	@.ci/setup requirements.txt
 	@exec $(tied) $(python) -m streamlit run app.py --server.port $(PORT) $(if $(ADDRESS),--server.address $(ADDRESS))
+
+runtimes: ## get further TensorFlow versions; ARGS='2.21 --keras 3.4.1' names one
+	@.ci/setup requirements.txt
+	@exec $(tied) $(python) -m engine runtimes install $(ARGS)
+
+recordings: ## record what is shown where a version is not installed, on each that is; ARGS='fit --tf 2.4.1' names some
+	@.ci/setup requirements.txt
+	@exec $(tied) $(python) -m engine recordings $(ARGS)
 
 # Servers that the tests start open no window in anyone's browser.
 test bench: export STREAMLIT_SERVER_HEADLESS = true

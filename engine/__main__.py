@@ -8,15 +8,19 @@ an installation did not come to its end.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import platform
 import signal
 import sys
+import time
 from collections.abc import Sequence
 
 from engine.engine import Engine, Request, check_runs_on
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
 from engine.program import notebook, render
+from engine.recordings import RecordingError, is_recorded_on, record
 from engine.runtimes import (
     KERAS_LINE,
     Entry,
@@ -36,7 +40,13 @@ ANSWERED, REFUSED, FAILED = 0, 2, 3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say. Returns the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes no SETTING=VALUE after an option such as --tf.
+    if any(word.startswith("-") for word in rest) or (rest and not hasattr(options, "settings")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.settings += rest
     try:
         status: int = options.do(options)
         sys.stdout.flush()
@@ -98,6 +108,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     installing.add_argument("--keras", metavar="VERSION", help=f"another Keras 3, for TensorFlow {KERAS_LINE}")
     installing.set_defaults(do=_install)
+
+    recording = commands.add_parser("recordings", help="record what the app shows where a version is not installed")
+    recording.add_argument("experiments", metavar="EXPERIMENT", nargs="*", help="default: all")
+    recording.add_argument(
+        "--tf", metavar="VERSION", help="on this TensorFlow only (default: on all that are installed)"
+    )
+    recording.add_argument("--keras", metavar="VERSION", help="with this Keras")
+    recording.set_defaults(do=_record)
     return parser
 
 
@@ -160,6 +178,10 @@ def _described(entry: Entry) -> str:
         versions = entry.runtime.versions
         beside = f", tf_keras {versions.tf_keras}" if versions.tf_keras else ""
         return f"Keras {versions.keras}{beside}, {entry.runtime.python}"
+    if entry.missing == "no release":
+        return (
+            f"missing: TensorFlow {entry.tensorflow} was not released for this kind of machine ({platform.machine()})"
+        )
     why = "missing: not installed yet"
     if entry.missing == "no python":
         why += f", and no Python {' or '.join(entry.pythons)} found for it (uv may be able to fetch one)"
@@ -202,6 +224,26 @@ def _install_one(want: Wanted) -> None:
         print(f"{want.name}: is there already, {present.python}")
         return
     install(want, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _record(options: argparse.Namespace) -> int:
+    experiments = [find_experiment(name) for name in options.experiments or EXPERIMENTS]
+    status = ANSWERED
+    with Engine() as engine:
+        only = choose(engine.runtimes, options.tf, options.keras) if options.tf or options.keras else None
+        for experiment, runtime in itertools.product(experiments, engine.runtimes.values()):
+            if not is_recorded_on(experiment, runtime) or only not in (None, runtime):
+                continue
+            began = time.monotonic()
+            try:
+                written = record(engine, experiment, runtime)
+            except RecordingError as error:
+                print(error, file=sys.stderr)
+                status = FAILED
+                continue
+            said = "recorded anew" if written else "as recorded before"
+            print(f"{experiment.name} on {runtime.name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
+    return status
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:

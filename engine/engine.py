@@ -41,6 +41,19 @@ PARENTS = 5  # warm parents at once; the standard set holds 1.7 GiB together, no
 IDLE = 600.0  # seconds after which a parent that has nothing to do is stopped
 WORKPLACE = "replica-lab-"
 
+# Why a run gave no answer: what `why` in its `end` event stands for. Pages say it in their own language.
+REASONS = {
+    "timeout": "it had not ended after {detail} s",
+    "memory": "it held more memory than a run may",
+    "output": "it printed more than a run may",
+    "signal": "its process was ended by {detail}",
+    "exit": "its process ended with exit status {detail} and reported no error",
+    "lost": "the process that holds TensorFlow died under this run, {detail} times",
+    "not_started": "TensorFlow could not be started; {detail}",
+    "unwanted": "nobody waited for it any more",
+    "closed": "the engine was closed",
+}
+
 
 class EngineBusyError(RuntimeError):
     """Too many runs are waiting already."""
@@ -90,8 +103,8 @@ class Request:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("settings", {}), dict):
             raise ValueError("a request is a JSON object: {experiment, settings, runtime}")
-        runtime = data.get("runtime") or {}
-        if isinstance(runtime, str):
+        runtime = data.get("runtime")
+        if runtime is None or isinstance(runtime, str):
             runtime = {"tensorflow": runtime}
         if not isinstance(runtime, dict) or not all(isinstance(word, str | None) for word in runtime.values()):
             raise ValueError("a runtime is a version, or a JSON object: {tensorflow, keras}")
@@ -237,7 +250,7 @@ class Engine:
                 return
             self._closed = True
             for job in list(self._jobs.values()):
-                self._finish(job, "cancelled", reason="the engine was closed")
+                self._finish(job, "cancelled", why="closed")
             parents = list(self._warm.values())
             self._warm.clear()
         self._woken.set()
@@ -400,7 +413,7 @@ class Engine:
                     queue = self._sessions.get(ticket.session, deque())
                     if (ticket, job) in queue:
                         queue.remove((ticket, job))
-                    ticket._finish(self._trace(job, "cancelled", reason="nobody waited for it any more"))
+                    ticket._finish(self._trace(job, "cancelled", why="unwanted"))
                     if not job.tickets:
                         if job.warm is not None:
                             # It leaves the books now, so that an equal request starts afresh; its slot is free when
@@ -452,7 +465,7 @@ class Engine:
         """A parent never came as far as to run anything; the next request tries again."""
         self._states[name] = state
         for job in [job for job in self._jobs.values() if job.runtime.name == name and job.warm is None]:
-            self._finish(job, "killed", reason=f"TensorFlow {name} could not be started: {state.reason}")
+            self._finish(job, "killed", why="not_started", detail=f"TensorFlow {name}: {state.reason}")
 
     def _stop(self, warm: WarmRuntime) -> None:
         """Take a parent that nothing runs on out of use. The housekeeper sees it to its end."""
@@ -500,8 +513,9 @@ class Engine:
             if job.warm is not None:
                 job.warm.runs += 1
                 job.warm.used = time.monotonic()
-            status, reason = _verdict(job, message)
-            self._finish(job, status, reason=reason, seconds=message["seconds"], stderr=message["stderr"])
+            status, why, detail = _verdict(job, message)
+            seconds, stderr = message["seconds"], message["stderr"]
+            self._finish(job, status, why=why, detail=detail, seconds=seconds, stderr=stderr)
 
     def _lost(self, warm: WarmRuntime) -> None:
         """A parent has ended. Where nobody asked it to, its runs died with it, and are run once more."""
@@ -518,7 +532,7 @@ class Engine:
             if not job.tickets:
                 continue
             if job.attempts >= ATTEMPTS:
-                self._finish(job, "killed", reason=f"TensorFlow {name}'s process died under this run, {ATTEMPTS} times")
+                self._finish(job, "killed", why="lost", detail=str(ATTEMPTS))
                 continue
             for ticket in job.tickets:
                 self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
@@ -540,14 +554,18 @@ class Engine:
             "devices": job.request.experiment.devices(job.request.settings),
         }
 
-    def _trace(self, job: _Job, status: Status, *, reason: str = "", seconds: float = 0.0, stderr: str = "") -> Trace:
+    def _trace(
+        self, job: _Job, status: Status, *, why: str = "", detail: str = "", seconds: float = 0.0, stderr: str = ""
+    ) -> Trace:
         end: Event = {"event": "end", "t": round(seconds, 4), "status": status, "seconds": round(seconds, 4)}
-        if reason:
-            end["reason"] = reason
+        if why:
+            end |= {"why": why, "detail": detail, "reason": REASONS[why].format(detail=detail)}
         return Trace((self._start_event(job), *job.events, end), _without_folders(stderr, job.runtime, self._workplace))
 
-    def _finish(self, job: _Job, status: Status, *, reason: str = "", seconds: float = 0.0, stderr: str = "") -> None:
-        trace = self._trace(job, status, reason=reason, seconds=seconds, stderr=stderr)
+    def _finish(
+        self, job: _Job, status: Status, *, why: str = "", detail: str = "", seconds: float = 0.0, stderr: str = ""
+    ) -> None:
+        trace = self._trace(job, status, why=why, detail=detail, seconds=seconds, stderr=stderr)
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
         for ticket in job.tickets:
@@ -585,25 +603,23 @@ def _without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
     return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)
 
 
-def _verdict(job: _Job, message: Mapping[str, Any]) -> tuple[Status, str]:
-    """How a run ended, and why where that is not TensorFlow's own answer."""
+def _verdict(job: _Job, message: Mapping[str, Any]) -> tuple[Status, str, str]:
+    """How a run ended, and why (with a detail) where that is not TensorFlow's own answer."""
     stopped: Literal["timeout", "memory", "output", "cancelled"] | None = message["stopped"]
     if stopped == "timeout":
-        return "timeout", f"it had not ended after {message['seconds']:.1f} s"
-    if stopped == "memory":
-        return "killed", "it held more memory than a run may"
-    if stopped == "output":
-        return "killed", "it printed more than a run may"
+        return "timeout", "timeout", f"{message['seconds']:.1f}"
     if stopped == "cancelled":
-        return "cancelled", "nobody waited for it any more"
+        return "cancelled", "unwanted", ""
+    if stopped is not None:
+        return "killed", stopped, ""
     code = message["exit"]
     if code == 0:
-        return "ok", ""
+        return "ok", "", ""
     if code < 0:
-        return "killed", f"its process was ended by {signal.Signals(-code).name}"
+        return "killed", "signal", signal.Signals(-code).name
     if any(event["event"] == "error" for event in job.events):
-        return "error", ""
-    return "killed", f"its process ended with exit status {code} and reported no error"
+        return "error", "", ""
+    return "killed", "exit", str(code)
 
 
 def _resident(pid: int) -> float | None:

@@ -57,6 +57,9 @@ def install(
 
     Raises InstallError. May be interrupted, by whatever means, and called again.
     """
+    if not want.released:
+        machine = platform.machine()
+        raise InstallError(f"{want.name}: TensorFlow {want.tensorflow} was not released for this machine, {machine}")
     folder.mkdir(exist_ok=True)
     place = folder / want.folder
     with _lock(folder, want, say):
@@ -119,8 +122,8 @@ def _make(place: Path, want: Wanted, say: Callable[[str], None], uv: Sequence[st
     if status != 0:
         raise InstallError(
             f"{want.name}: uv could not install {', '.join(want.packages)} for {sys.platform} {platform.machine()} "
-            "(its own message is above). Not every version of TensorFlow was released for every kind of machine. Where "
-            "it is the network: uv can be told of a mirror by UV_DEFAULT_INDEX, and of a proxy by HTTPS_PROXY."
+            "(its own message is above). Where it is the network: uv can be told of a mirror by UV_DEFAULT_INDEX, "
+            "and of a proxy by HTTPS_PROXY."
         )
 
 

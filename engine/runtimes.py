@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from engine.pythons import find_python
 from engine.versions import Versions
@@ -36,6 +36,7 @@ class Release:
     pythons: tuple[str, ...]
     pins: tuple[str, ...] = ()
     cpu_package: bool = True  # there is a tensorflow-cpu, for x86-64
+    arm: bool = True  # there are releases for arm64 too
     standard: bool = True
 
 
@@ -45,9 +46,9 @@ class Release:
 OLD = ("protobuf<3.21",)
 CATALOGUE = (
     # 1.15.5 is there for 3.7 only, and its `tensorflow` package is itself without CUDA; 1.15.0 has wheels for 3.6 too.
-    Release("1.15", "1.15.5", ("3.7",), OLD, cpu_package=False),
-    Release("2.4", "2.4.1", ("3.8", "3.7"), OLD),
-    Release("2.5", "2.5.0", ("3.8", "3.9"), OLD),
+    Release("1.15", "1.15.5", ("3.7",), OLD, cpu_package=False, arm=False),
+    Release("2.4", "2.4.1", ("3.8", "3.7"), OLD, arm=False),
+    Release("2.5", "2.5.0", ("3.8", "3.9"), OLD, arm=False),
     Release("2.15", "2.15.1", ("3.11", "3.10", "3.9")),
     # The app's own line. It asks for keras>=3.12; an older one that is named is put in its place all the same.
     Release("2.21", "2.21.0", ("3.11", "3.12", "3.13"), standard=False),
@@ -150,7 +151,21 @@ def version_key(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name)]
 
 
-def choose(runtimes: Mapping[str, Runtime], tensorflow: str | None, keras: str | None = None) -> Runtime:
+class Versioned(Protocol):
+    """What has versions as a runtime has: a runtime, or what was made with one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def versions(self) -> Versions: ...
+    @property
+    def other_keras(self) -> bool: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+def choose(runtimes: Mapping[str, V], tensorflow: str | None, keras: str | None = None) -> V:
     """The runtime with these versions: all of one ("2.21.0"), or its beginning ("2.21"); a runtime's name will do too.
 
     Without `keras` it is the one with TensorFlow's usual Keras, without `tensorflow` the app's own TensorFlow. The
@@ -196,6 +211,11 @@ class Wanted:
         return "tf-" + runtime_name(self.tensorflow, self.keras).replace("+", "-")
 
     @property
+    def released(self) -> bool:
+        """True where there is a release for this kind of machine."""
+        return self.release.arm or _is_x86()
+
+    @property
     def command(self) -> str:
         """How a person gets it."""
         return f"{COMMAND} {self.tensorflow}" + (f" --keras {self.keras}" if self.keras else "")
@@ -203,9 +223,13 @@ class Wanted:
     @property
     def packages(self) -> tuple[str, ...]:
         """What is to be installed, as requirements. tensorflow-cpu keeps it small, but is there for x86-64 only."""
-        small = self.release.cpu_package and platform.machine() in ("x86_64", "AMD64") and sys.platform != "darwin"
+        small = self.release.cpu_package and _is_x86() and sys.platform != "darwin"
         packages = (f"tensorflow{'-cpu' if small else ''}=={self.tensorflow}", *self.release.pins)
         return (*packages, f"keras=={self.keras}") if self.keras else packages
+
+
+def _is_x86() -> bool:
+    return platform.machine() in ("x86_64", "AMD64")
 
 
 def wanted(tensorflow: str, keras: str | None = None) -> Wanted:
@@ -255,7 +279,8 @@ class Entry:
 
     `keras` is None where it is not known, because the runtime is missing and any would do. `missing` says why it is:
     "not installed" where `command` gets it, "no python" where that needs a Python (one of `pythons`) which is not on
-    this machine either, and which uv may or may not be able to fetch.
+    this machine either, and which uv may or may not be able to fetch, "no release" where TensorFlow has none of that
+    version for this kind of machine.
     """
 
     name: str
@@ -263,7 +288,7 @@ class Entry:
     keras: str | None
     standard: bool  # of the set that is installed where no version is named, or the app's own
     runtime: Runtime | None
-    missing: Literal["", "not installed", "no python"] = ""
+    missing: Literal["", "not installed", "no python", "no release"] = ""
     pythons: tuple[str, ...] = ()
     command: str = ""
 
@@ -278,18 +303,15 @@ def catalogue_state(installed: Path = INSTALLED) -> list[Entry]:
     ]
     known = [wanted(release.line if release.line == KERAS_LINE else release.version) for release in CATALOGUE]
     known += [wanted(KERAS_LINE, keras) for keras in KERAS_VERSIONS]
-    for want in known:
-        if want.name not in runtimes:
-            entries.append(
-                Entry(
-                    want.name,
-                    want.tensorflow,
-                    want.keras,
-                    want.name in standard,
-                    None,
-                    "not installed" if find_python(want.release.pythons) else "no python",
-                    want.release.pythons,
-                    want.command,
-                )
-            )
+    entries += [_missing(want, want.name in standard) for want in known if want.name not in runtimes]
     return sorted(entries, key=lambda entry: version_key(entry.name))
+
+
+def _missing(want: Wanted, standard: bool) -> Entry:
+    why: Literal["not installed", "no python", "no release"] = "not installed"
+    if not want.released:
+        why = "no release"
+    elif find_python(want.release.pythons) is None:
+        why = "no python"
+    pythons = want.release.pythons
+    return Entry(want.name, want.tensorflow, want.keras, standard, None, why, pythons, want.command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from engine.settings import Settings
 from engine.versions import Versions
 
 Aggregation = Literal["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
+Route = Literal["assign_add", "assign", "assign_sub", "cross_replica", "optimizer", "optimizer_unsummed"]
 Update = Literal["assign_add", "assign", "assign_sub"]
 Gradient = Annotated[float, Field(ge=-1000, le=1000)]
 
@@ -19,9 +20,7 @@ class AggregationSettings(Settings):
     """One variable `weight`, 1 at first, under MirroredStrategy; every replica contributes one number a step."""
 
     aggregation: Aggregation = "NONE"
-    route: Literal["assign_add", "assign", "assign_sub", "cross_replica", "optimizer", "optimizer_unsummed"] = (
-        "assign_add"
-    )
+    route: Route = "assign_add"
     update: Update = "assign_add"
     synchronization: Literal["AUTO", "ON_WRITE", "ON_READ"] = "AUTO"
     replicas: int = Field(default=2, ge=1, le=8)
@@ -80,10 +79,23 @@ def names(_: AggregationSettings, versions: Versions) -> dict[str, Any]:
     }
 
 
+AGGREGATIONS, ROUTES = get_args(Aggregation), get_args(Route)
+
 AGGREGATION = Experiment(
     name="aggregation",
     template="aggregation.py.jinja",
     settings=AggregationSettings,
     devices=logical_devices,
     context=names,
+    recorded=(
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "replicas": (2, 4), "mode": ("eager", "function")},
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "steps": (2, 3)},
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "synchronization": ("ON_WRITE", "ON_READ")},
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "value": ("python",)},
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "dtype": ("int32",)},
+        {"aggregation": AGGREGATIONS, "route": ROUTES, "cross_device": ("reduction_to_one", "hierarchical_copy")},
+        {"aggregation": AGGREGATIONS, "route": ("assign_add", "optimizer"), "replicas": (1, 3, 8)},
+        {"aggregation": AGGREGATIONS, "route": ("cross_replica",), "update": ("assign", "assign_sub")},
+        {"route": ("optimizer",), "gradients": ((3, 3),), "clipnorm": (1,)},
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -42,7 +42,9 @@ class Experiment(Generic[S]):
     asks TensorFlow for. `context` gives what a template needs besides the settings: what differs from one version
     of TensorFlow or Keras to another. `runs_on` says on which versions it can run at all. A `deterministic`
     experiment gives equal traces (times aside) for equal settings, so that a finished one may be kept and shown
-    again. `seconds` is the deadline of one run.
+    again. `seconds` is the deadline of one run. `recorded` says which choices are kept as recordings: of each mapping,
+    every combination of the options that it names, the other settings at their defaults. `on_each_keras` says that
+    the Keras release decides what it shows, so that it is recorded on each, not on each TensorFlow only.
     """
 
     name: str
@@ -53,3 +55,5 @@ class Experiment(Generic[S]):
     runs_on: Callable[[Versions], bool] = any_tensorflow_2
     deterministic: bool = True
     seconds: float = 30.0
+    recorded: tuple[Mapping[str, Sequence[Any]], ...] = ()
+    on_each_keras: bool = False

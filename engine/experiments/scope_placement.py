@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -10,6 +11,7 @@ from engine.experiments.base import Experiment
 from engine.settings import Problem, Settings, SettingsError
 from engine.versions import Versions
 
+Model = Literal["functional", "sequential_built", "sequential_deferred", "subclassed"]
 Place = Literal["in", "out"]
 Input = Annotated[float, Field(ge=-100, le=100)]
 
@@ -23,7 +25,7 @@ class ScopePlacementSettings(Settings):
     a replica, takes their mean. step=direct calls the step without strategy.run, once, with the first x.
     """
 
-    model: Literal["functional", "sequential_built", "sequential_deferred", "subclassed"] = "functional"
+    model: Model = "functional"
     model_scope: Place = "in"
     optimizer_scope: Place = "in"
     apply_scope: Place = "in"
@@ -105,10 +107,40 @@ def logical_devices(settings: ScopePlacementSettings) -> list[str]:
     return [f"CPU:{replica}" for replica in range(settings.replicas)]
 
 
+MODELS = get_args(Model)
+PLACES: dict[str, Sequence[Any]] = {"model_scope": get_args(Place), "optimizer_scope": get_args(Place)}
+MODES, KERAS = ("eager", "function"), ("bundled", "tf_keras")
+
 SCOPE_PLACEMENT = Experiment(
     name="scope_placement",
     template="scope_placement.py.jinja",
     settings=ScopePlacementSettings,
     devices=logical_devices,
     context=names,
+    seconds=60,  # loop=fit: see engine/experiments/fit.py
+    recorded=(
+        {"model": MODELS, **PLACES, "apply_scope": get_args(Place), "mode": MODES, "keras": KERAS},
+        {"model": MODELS, **PLACES, "optimizer": ("sgd", "adam"), "mode": MODES, "keras": KERAS},
+        {
+            "model": MODELS,
+            "optimizer": ("sgd", "momentum", "adam"),
+            "apply_scope": get_args(Place),
+            "mode": MODES,
+            "step": ("direct",),
+            "steps": (2, 3),
+            "keras": KERAS,
+        },
+        {"model": MODELS, **PLACES, "apply_scope": get_args(Place), "loop": ("fit",), "mode": MODES, "keras": KERAS},
+        {"model": MODELS, **PLACES, "optimizer_build": ("yes",), "mode": MODES, "keras": KERAS},
+        {
+            "model": ("functional", "sequential_deferred"),
+            **PLACES,
+            "dummy_call": ("in_scope", "out_of_scope", "in_replica"),
+            "keras": KERAS,
+        },
+        {"loss": ("mean_absolute_error",), "loop": ("custom", "fit"), "optimizer": ("sgd", "momentum"), "keras": KERAS},
+        {"cross_device": ("reduction_to_one", "hierarchical_copy"), "mode": MODES, "keras": KERAS},
+        {"model": MODELS, "replicas": (1, 4), "keras": KERAS},
+        {"model": MODELS, "steps": (1, 3), "keras": KERAS},
+    ),
 )

@@ -69,6 +69,9 @@ def test_an_error_of_tensorflow_is_an_answer() -> None:
         (["script", "aggregation", "steps=x"], 2, "steps: 'x' was given; allowed: a whole number 1-20"),
         (["run", "aggregation", "--tf", "9.9"], 3, "tf: '9.9' was given; installed here: 2."),
         (["script", "aggregation", "--tf", "*"], 3, "tf: '*' was given; installed here: 2."),
+        (["run", "aggregation", "--keras", "3.0.0"], 3, "keras: '3.0.0' was given; installed here: 2."),
+        (["runtimes", "install", "3.0"], 2, "tf: '3.0' was given; allowed: 1.15.5 or another 1.15, "),
+        (["runtimes", "install", "2.15", "--keras", "3.4.1"], 2, "keras: '3.4.1' was given; allowed: none, as "),
     ],
 )
 def test_what_is_not_accepted(words: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +116,11 @@ def test_script_and_list_and_runtimes(capsys: pytest.CaptureFixture[str]) -> Non
     assert "a whole number 1-8" in printed
     assert "NONE, SUM, MEAN, ONLY_FIRST_REPLICA" in printed
     assert main(["runtimes"]) == 0
-    assert sys.executable in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.endswith(sys.executable) for line in lines)
+    for version in ("1.15.5", "2.4.1", "2.5.0", "2.15.1"):
+        (line,) = (line for line in lines if line.split()[0] == version)
+        assert line.split()[1] in ("Keras", "missing:")
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

@@ -54,9 +54,7 @@ def trained(
         for batch in batches:
             for r, xs in enumerate(batch):
                 total[r] += sum((copies[r] * x) ** 2 for x in xs)
-            own = [
-                scale * 2 * weight * mean([x * x for x in xs]) for weight, xs in zip(copies, batch, strict=True)
-            ]
+            own = [scale * 2 * weight * mean([x * x for x in xs]) for weight, xs in zip(copies, batch, strict=True)]
             copies = [weight - RATE * (sum(own) if summed else own[r]) for r, weight in enumerate(copies)]
         totals.append(total)
     return copies, totals
@@ -172,10 +170,10 @@ def test_keras_2_takes_any_first_batch(run_on: Run, flavour: str) -> None:
 
 
 def test_any_number_of_replicas(submit_on: Submit) -> None:
-    """The same batch shared by 1, 2, 4 or 8 trains the same weight."""
+    """The same batch shared by 1, 2 or 4 trains the same weight."""
     tickets = [
         submit_on(None, "fit", replicas=replicas, examples=8, batch_size=8, mode=mode, repeats=2)
-        for replicas in (1, 2, 4, 8)
+        for replicas in (1, 2, 4)
         for mode in ("function", "eager")
     ]
     factor = 1 - RATE * 2 * mean([float(x * x) for x in range(1, 9)])

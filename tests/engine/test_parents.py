@@ -1,0 +1,156 @@
+"""The warm parents together: started when wanted, never more than may be, stopped when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import engine as engine_module
+from engine.engine import Engine, Request
+from engine.runtimes import Runtime
+from engine.versions import Versions
+from tests.engine import stand_in
+from tests.engine.faults import FAULTS, PROGRAMS, FaultSettings
+from tests.engine.test_engine import alive, until
+
+VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Runtime]:
+    """Five runtimes of the stand-in, each a third of a second to import."""
+    folder = tmp_path_factory.mktemp("runtimes")
+    return {
+        version: Runtime(
+            stand_in.environment(folder / version, version, version, seconds=0.3), Versions(version, version)
+        )
+        for version in VERSIONS
+    }
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "render", lambda experiment, settings, versions: PROGRAMS[settings.program])
+
+
+@pytest.fixture
+def start(many: dict[str, Runtime]) -> Iterator[Callable[..., Engine]]:
+    """Makes engines on those runtimes."""
+    engines: list[Engine] = []
+
+    def make(**options: float) -> Engine:
+        engines.append(Engine(many, **options))  # type: ignore[arg-type]
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def nap(version: str, number: int = 0, program: str = "naps") -> Request:
+    return Request(FAULTS, FaultSettings.parse({"program": program, "number": number}), version)
+
+
+def warm(engine: Engine) -> list[str]:
+    return [parent.runtime.name for parent in engine.parents()]
+
+
+def test_parents_start_on_first_use_and_say_what_they_are(start: Callable[..., Engine]) -> None:
+    engine = start(slots=2)
+    assert engine.parents() == []
+    ticket = engine.submit(nap("2.3.0"))
+    (parent,) = engine.parents()
+    assert (parent.runtime.name, parent.state.name, parent.runs, parent.running) == ("2.3.0", "starting", 0, 0)
+    assert until(lambda: engine.parents()[0].running == 1)
+    assert ticket.result(30).status == "ok"
+    (parent,) = engine.parents()
+    assert (parent.state.name, parent.runs, parent.running) == ("ready", 1, 0)
+    assert 0.3 < parent.seconds < 30
+    if Path("/proc/self/statm").exists():
+        assert parent.memory is not None
+        assert 3 < parent.memory < 200
+    else:
+        assert parent.memory is None
+
+
+def test_idle_parents_are_stopped(start: Callable[..., Engine]) -> None:
+    engine = start(slots=2, idle=0.6)
+    tickets = [engine.submit(nap("2.1.0", 1, "sleeps")), engine.submit(nap("2.2.0"))]
+    assert until(lambda: len(engine.pids()) == 2)
+    pids = dict(zip(warm(engine), engine.pids(), strict=True))
+    assert tickets[1].result(30).status == "ok"
+    assert until(lambda: warm(engine) == ["2.1.0"], 5), "the one that has nothing to do"
+    assert until(lambda: not alive(pids["2.2.0"]), 5)
+    assert not tickets[0].done
+    assert alive(pids["2.1.0"])
+    assert engine.state("2.2.0").name == "stopped"
+    assert tickets[0].result(30).status == "timeout"  # it was left to its own deadline, longer than `idle`
+    assert until(lambda: not engine.pids(), 5)
+    assert engine.run(nap("2.2.0")).status == "ok"  # and starts again
+
+
+def test_a_parent_that_is_used_is_not_idle(start: Callable[..., Engine]) -> None:
+    engine = start(slots=1, idle=1.0)
+    assert engine.run(nap("2.1.0")).status == "ok"
+    pids = engine.pids()
+    for number in range(4):
+        assert engine.run(nap("2.1.0", number)).status == "ok"
+    assert engine.pids() == pids
+
+
+def test_the_one_used_least_recently_makes_room(start: Callable[..., Engine]) -> None:
+    engine = start(slots=2, parents=2)
+    for version in ("2.1.0", "2.2.0", "2.1.0", "2.3.0"):
+        assert engine.run(nap(version)).status == "ok"
+    assert warm(engine) == ["2.1.0", "2.3.0"]
+    engine.warm_up("2.1.0")
+    assert engine.run(nap("2.6.0")).status == "ok"
+    assert warm(engine) == ["2.1.0", "2.6.0"]
+
+
+def test_warming_up_takes_no_room_from_what_is_wanted(start: Callable[..., Engine]) -> None:
+    engine = start(slots=2, parents=2)
+    tickets = [engine.submit(nap("2.1.0")), engine.submit(nap("2.2.0"))]
+    engine.warm_up("2.3.0")
+    assert warm(engine) == ["2.1.0", "2.2.0"]
+    assert engine.state("2.3.0").name == "stopped"
+    assert [ticket.result(30).status for ticket in tickets] == ["ok", "ok"]
+    engine.warm_up("2.3.0")
+    assert "2.3.0" in warm(engine)
+
+
+def test_all_versions_at_once_go_through_few_parents(start: Callable[..., Engine]) -> None:
+    """As the versions page asks for them."""
+    engine = start(slots=2, parents=2)
+    tickets = [engine.submit(nap(version), "page") for version in VERSIONS]
+    most = 0
+    while not all(ticket.wait(0.02) for ticket in tickets):
+        most = max(most, len(engine.pids()))
+    assert [ticket.result().status for ticket in tickets] == ["ok"] * 5
+    assert most == 2
+
+
+def test_a_version_that_waits_for_room_gets_it_though_others_go_on_asking(start: Callable[..., Engine]) -> None:
+    engine = start(slots=2, parents=2)
+    busy = {version: [engine.submit(nap(version, number), version) for number in range(8)] for version in VERSIONS[:2]}
+    assert until(lambda: all(any(ticket.done for ticket in tickets) for tickets in busy.values()), 30)
+    late = engine.submit(nap("2.7.0"), "late")
+    assert late.result(30).status == "ok"
+    assert not all(ticket.done for tickets in busy.values() for ticket in tickets)
+    for tickets in busy.values():
+        assert {ticket.result(60).status for ticket in tickets} == {"ok"}
+
+
+def test_a_parent_that_is_stopped_leaves_no_process_and_closing_waits_for_it(start: Callable[..., Engine]) -> None:
+    engine = start(slots=1, parents=1)
+    pids = []
+    for version in VERSIONS[:3]:
+        engine.run(nap(version))
+        pids += engine.pids()
+    engine.warm_up("2.6.0")
+    pids += engine.pids()
+    engine.close()
+    assert len(set(pids)) == 4
+    assert not any(alive(pid) for pid in pids)
