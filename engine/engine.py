@@ -30,7 +30,7 @@ from engine.program import render
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
 from engine.settings import Settings
 from engine.trace import Event, Status, Trace
-from engine.warm import WarmRuntime, WarmState
+from engine.warm import PARENT, WarmRuntime, WarmState
 
 MEMORY = 3 << 30  # bytes that one run may hold
 OUTPUT = 4 << 20  # bytes that one run may print
@@ -317,7 +317,7 @@ class Engine:
         check_runs_on(request.experiment, runtime, self.runtimes)
         program = render(request.experiment, request.settings, runtime.versions)
         ticket = Ticket(self, session)
-        key = json.dumps([runtime.name, request.experiment.name, request.settings.model_dump(mode="json")])
+        key = _key(runtime, request)
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the engine is closed")
@@ -341,6 +341,18 @@ class Engine:
     def run(self, request: Request) -> Trace:
         """Ask and wait."""
         return self.submit(request).result()
+
+    def kept(self, request: Request) -> Trace | None:
+        """The trace of an equal run that has ended and is kept, None where it would have to be run. Raises
+        RuntimeMissingError."""
+        key = _key(self.runtime(request.tensorflow, request.keras), request)
+        with self._lock:
+            return self._kept.get(key)
+
+    def load(self) -> tuple[int, int]:
+        """How many runs are under way, and how many wait."""
+        with self._lock:
+            return len(self._running), len(self._order())
 
     # ------------------------------------------------------------------ the queue
 
@@ -576,6 +588,11 @@ class Engine:
                 self._kept.popitem(last=False)
 
 
+def _key(runtime: Runtime, request: Request) -> str:
+    """What equal runs have in common."""
+    return json.dumps([runtime.name, request.experiment.name, request.settings.model_dump(mode="json")])
+
+
 def _event(line: str, runtime: Runtime, workplace: Path) -> Event:
     """A line that a program printed. What is no event is kept as one, so that nothing it said is lost."""
     try:
@@ -598,6 +615,7 @@ def _without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
     differs from run to run, and from machine to machine."""
     if "/" not in text:
         return text
+    text = re.sub(rf' *File "{re.escape(str(PARENT))}", line \d+, in \S+\n+', "", text)  # below the script's own
     environment = re.escape(str(runtime.python.parent.parent))
     text = re.sub(rf"{environment}/lib/python[\d.]+/site-packages/", "", text)
     return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)

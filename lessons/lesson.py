@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,12 +17,26 @@ S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True)
+class Link:
+    """A run worth a look: settings (those not named are at their defaults), and the TensorFlow version, or None for
+    the app's own.
+
+    Its texts are `guide.{name}`, which is short, and `guide.{name}_help`, a sentence.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    tensorflow: str | None = None
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
     `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
-    can't see it) and `story` (what happened, a sentence each) are written from a trace.
+    can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look.
     """
 
     name: str
@@ -32,6 +46,8 @@ class Lesson(Generic[S]):
     figure: Callable[[Trace, Texts], go.Figure]
     alternative: Callable[[Trace, Texts], str]
     story: Callable[[Trace, Texts], Sequence[str]]
+    remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
+    guide: Sequence[Link] = ()
 
 
 AnyLesson = Lesson[Any]

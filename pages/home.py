@@ -19,7 +19,7 @@ with left:
     if st.button(words("home.begin"), type="primary", icon=":material/arrow_forward:"):
         st.switch_page("pages/aggregation.py")
 with right:
-    outcome = run(shared_engine(), Request.of(LESSON.name, {"aggregation": "NONE", "steps": 3}), words)
-    if outcome is not None:
-        trace, _ = outcome
+    shown = run(shared_engine(), Request.of(LESSON.name, {"aggregation": "NONE", "steps": 3}), words)
+    if shown is not None:
+        trace = shown.trace
         st.plotly_chart(LESSON.figure(trace, own), config=PLOTLY, alt=LESSON.alternative(trace, own))

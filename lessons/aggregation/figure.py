@@ -1,9 +1,6 @@
 """The moving figure: replicas, what they send, the merge, the copies, the counters; played in the browser.
 
-Everything that moves is a scatter trace, because Plotly moves those smoothly; what stays is shapes and
-annotations. One unit of the y axis is one pixel, counted from the top; x runs from 0 to 1 over whatever width
-there is. Text and lines that must read on any background take their colour from the page's template or are
-mid-grey.
+What moves, how it is played, and the units of both axes are the player's.
 """
 
 from __future__ import annotations
@@ -17,37 +14,45 @@ import plotly.graph_objects as go
 
 from lessons.aggregation.reading import Count, Merge, Reading, Step, Values, drifted
 from lessons.language import MINUS, Texts, number
+from lessons.player import (
+    BLUE,
+    CLEAR,
+    DARK,
+    DIAL,
+    DRIFTED,
+    EDGE,
+    EQUAL,
+    FAILED,
+    HIDDEN,
+    LIGHT,
+    NARROW,
+    PALE,
+    PURPLE,
+    UNUSED,
+    Points,
+    State,
+    box,
+    filled,
+    frames,
+    layout,
+    line,
+    note,
+    traces,
+)
 
 Phase = Literal["start", "contribute", "merge", "apply", "count", "error"]
 
-# Okabe and Ito's colours (blue, bluish green, orange, vermillion, reddish purple), darkened where white text
-# lies on them, and greys that read on black and on white.
-SENT: Final = "#0072B2"
-EQUAL: Final = "#007F5F"
-DRIFTED: Final = "#E69F00"
-FAILED: Final = "#C4500A"
-OPTIMIZER: Final = "#8E4585"
+# What a replica sent, and what merges it.
+SENT: Final = BLUE
+OPTIMIZER: Final = PURPLE
 MERGE: Final = "#3D5166"
-UNUSED: Final = "#7B7B7B"
-PALE: Final = "rgba(128,128,128,0.13)"
-EDGE: Final = "rgba(128,128,128,0.45)"
-# Plain text: a grey that reads on both. The page's style gives text of just this colour the theme's own instead; a
-# figure can't, as the server is not told when the theme is switched.
-INK: Final = "#7F7F80"
-CLEAR: Final = "rgba(0,0,0,0)"
-LIGHT: Final = "#FFFFFF"
-DARK: Final = "#1B1B1B"
-DIAL: Final = "#22303C"
 
 # Heights in pixels, from the top.
-_CHIP_ROW, _HEADINGS, _BANNER, _COUNTERS, _CAPTION, _CONTROLS = 36, 28, 40, 118, 30, 100
+_CHIP_ROW, _HEADINGS, _BANNER, _COUNTERS, _CAPTION = 36, 28, 40, 118, 30
 _HEADING_AT = _CHIP_ROW + _HEADINGS / 2 - 1
-_MARGIN = 6
 _TOKEN_LETTERS = 5
-_NARROW = 345  # the width of a telephone's page, for which texts are made to fit
 _STEPS_IN_FULL = 10  # longer runs show copies and counters change in one picture
 _PAD = 0.016  # between a card's edge and its text
-_HIDDEN = "\u00a0"  # Plotly drops a point whose text is empty, and its neighbours would fly to take its place
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,6 @@ class _Frame:
     phase: Phase
 
 
-# What of a trace is set in a picture: trace -> property -> value, in the order of _Drawing.traces.
-_State = list[dict[str, Any]]
-
-
 class _Drawing:
     """Builds one figure. Holds what several of its parts need to know."""
 
@@ -168,10 +169,14 @@ class _Drawing:
     # ---- the parts ----
 
     def figure(self) -> go.Figure:
-        frames = list(self._frames())
-        states = [self._state(frame) for frame in frames]
-        traces = self._traces(states[-1])
-        return go.Figure(data=traces, layout=self._layout(frames), frames=self._plotly_frames(frames, states))
+        pictures = list(self._frames())
+        names = [self._name(picture) for picture in pictures]
+        states = [self._state(picture) for picture in pictures]
+        return go.Figure(
+            data=traces(self._fixed(), states[-1]),
+            layout=layout(names, self.height, self.texts, shapes=self._shapes(), annotations=self._annotations()),
+            frames=frames(names, states, self.texts),
+        )
 
     def _frames(self) -> Iterator[_Frame]:
         failure = self.reading.failure
@@ -189,54 +194,25 @@ class _Drawing:
             elif failed:
                 yield _Frame(index, "error")
 
-    def _plotly_frames(self, frames: Sequence[_Frame], states: Sequence[_State]) -> list[dict[str, Any]]:
-        """The frames, with what changes between them and nothing else."""
-        if len(frames) == 1:
-            return []
-        varying = [
-            [key for key in state if any(other[trace][key] != state[key] for other in states)]
-            for trace, state in enumerate(states[0])
-        ]
-        moving = [trace for trace, keys in enumerate(varying) if keys]
-        return [
-            {
-                "name": self._name(frame),
-                "traces": moving,
-                "data": [_nested({key: state[trace][key] for key in varying[trace]}) for trace in moving],
-                "layout": {"updatemenus": [{}, {"buttons": self._step_buttons(frames, place)}]},
-            }
-            for place, (frame, state) in enumerate(zip(frames, states, strict=True))
-        ]
-
     def _name(self, frame: _Frame) -> str:
         return f"{frame.index}{frame.phase}"
 
     # ---- what moves ----
 
-    def _traces(self, state: _State) -> list[dict[str, Any]]:
-        """The traces, in drawing order, in that state."""
-        # Not simplified, or the corners of a card without width would be one, and it could not grow.
-        area = {"mode": "lines", "fill": "toself", "line": {"width": 0, "simplify": False}}
-        fixed: list[dict[str, Any]] = [
-            {**area, "fillcolor": EQUAL},
-            {**area, "fillcolor": DRIFTED},
-            {**area, "fillcolor": FAILED},
-            {
-                "mode": "markers+text",
-                "textfont": {"size": 14, "color": LIGHT},
-                "textposition": "middle center",
-            },
-            {"mode": "markers+text", "textfont": {"color": LIGHT}, "textposition": "middle center"},
-            {"mode": "text"},
-            {"mode": "text"},
-        ]
+    def _fixed(self) -> list[dict[str, Any]]:
+        """What stays of each trace, in drawing order."""
+        text = {"mode": "markers+text", "textposition": "middle center"}
         return [
-            {"type": "scatter", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False}
-            | _merged(trace, _nested(values))
-            for trace, values in zip(fixed, state, strict=True)
+            filled(EQUAL),
+            filled(DRIFTED),
+            filled(FAILED),
+            {**text, "textfont": {"size": 14, "color": LIGHT}},
+            {**text, "textfont": {"color": LIGHT}},
+            {"mode": "text"},
+            {"mode": "text"},
         ]
 
-    def _state(self, frame: _Frame) -> _State:
+    def _state(self, frame: _Frame) -> State:
         equal, drift = self._boxes(frame)
         return [
             equal,
@@ -288,7 +264,7 @@ class _Drawing:
     def _tokens(self, frame: _Frame) -> dict[str, Any]:
         """Round tokens: those sent (two sets, used in turn, so that none is seen to fly back), those that
         enter the merge or pass it, and those that reach the copies."""
-        columns, phase, points = self.columns, frame.phase, _Points()
+        columns, phase, points = self.columns, frame.phase, Points()
         step = self._step(frame)
         unknown: Values = (None,) * self.replicas
         contributions = step.contributions if step else unknown
@@ -300,7 +276,7 @@ class _Drawing:
         straight_in = self.separate and self.reading.on_read
 
         def token(x: float, y: float, text: str, shown: bool, color: str, size: int) -> None:
-            points.add(x, y, text if shown else _HIDDEN, opacity=int(shown), color=color, size=size)
+            points.add(x, y, text if shown else HIDDEN, opacity=int(shown), color=color, size=size)
 
         for parity in (0, 1):
             turn = known and frame.index % 2 == parity
@@ -326,7 +302,7 @@ class _Drawing:
             token(
                 columns.node if waiting else columns.delivered,
                 self.middle if waiting and not self.separate else lane,
-                _HIDDEN if change is None else f"<b>{self._change(change)}</b>",
+                HIDDEN if change is None else f"<b>{self._change(change)}</b>",
                 change is not None and phase in ("apply", "count", "error") and decided and not straight_in,
                 SENT if self.separate else self._merge_color,
                 self._change_size,
@@ -360,7 +336,7 @@ class _Drawing:
 
     def _nodes(self, frame: _Frame) -> dict[str, Any]:
         """The merge and, where the variable is synchronised on read, the read."""
-        columns, points = self.columns, _Points()
+        columns, points = self.columns, Points()
         step, failure = self._step(frame), self.reading.failure
         failed = frame.phase == "error"
         at_read = failed and self.reading.on_read and failure is not None and failure.place == "read"
@@ -378,7 +354,7 @@ class _Drawing:
                 pixels=30 if broken else 13,
             )
 
-        words = _HIDDEN if self.separate else self._merge_words(step if decided else None)
+        words = HIDDEN if self.separate else self._merge_words(step if decided else None)
         node(columns.node, words, failed and not at_read, self._merge_color, not self.separate)
         if self.reading.on_read:
             node(columns.read, self._read_words(frame), at_read, MERGE)
@@ -408,7 +384,7 @@ class _Drawing:
 
     def _ink(self, frame: _Frame) -> dict[str, Any]:
         """Text on coloured ground: what the copies hold, what the counters say, the error."""
-        points = _Points()
+        points = Points()
         held, step = self._held(frame), self._step(frame)
         left = self.columns.copy + _PAD
         for replica, (lane, value, apart) in enumerate(zip(self.lanes, held, drifted(held), strict=True)):
@@ -437,7 +413,7 @@ class _Drawing:
                 pixels=22,
             )
         if self.reading.failure:
-            text = self._failure_words() if frame.phase == "error" else _HIDDEN
+            text = self._failure_words() if frame.phase == "error" else HIDDEN
             points.add(0.5, self.banner + (_BANNER - 8) / 2, text, anchor="middle center", ink=LIGHT, pixels=15)
         return points.trace()
 
@@ -453,7 +429,7 @@ class _Drawing:
 
     def _plain(self, frame: _Frame) -> dict[str, Any]:
         """Text that takes its colour from the page: gradients, what counters should say, the caption."""
-        points = _Points()
+        points = Points()
         step = self._step(frame)
         gradients: Values = step.gradients if step else (None,) * self.replicas
         for replica, (lane, gradient) in enumerate(zip(self.lanes, gradients, strict=True)):
@@ -529,7 +505,7 @@ class _Drawing:
         """The size of bold digits with which the longest of these fits into a card on a telephone."""
         longest = max((len(_text(value)) for value in values), default=1)
         largest = 24 if self.replicas <= 4 else 16
-        return max(13, min(largest, int(_NARROW * (card - 1.5 * _PAD) / (0.56 * longest))))
+        return max(13, min(largest, int(NARROW * (card - 1.5 * _PAD) / (0.56 * longest))))
 
     @cached_property
     def _label_at(self) -> float:
@@ -554,30 +530,9 @@ class _Drawing:
             for old, new in zip(step.before, step.after, strict=True)
             if old is not None and new is not None
         ]
-        return max(widths, default=0) > _NARROW * (self.columns.copy_end - self.columns.copy - _PAD)
+        return max(widths, default=0) > NARROW * (self.columns.copy_end - self.columns.copy - _PAD)
 
     # ---- what stays ----
-
-    def _layout(self, frames: Sequence[_Frame]) -> dict[str, Any]:
-        axis = {"visible": False, "fixedrange": True}
-        moves = len(frames) > 1
-        controls = _CONTROLS if moves else _MARGIN
-        return {
-            "height": self.height + _MARGIN + controls,
-            "margin": {"l": _MARGIN, "r": _MARGIN, "t": _MARGIN, "b": controls, "pad": 0},
-            "xaxis": {**axis, "range": [0, 1]},
-            "yaxis": {**axis, "range": [self.height, 0]},
-            "paper_bgcolor": CLEAR,
-            "plot_bgcolor": CLEAR,
-            "font": {"color": INK},
-            "showlegend": False,
-            "hovermode": False,
-            "dragmode": False,
-            "shapes": self._shapes(),
-            "annotations": self._annotations(),
-            "updatemenus": self._menus(frames) if moves else [],
-            "sliders": [self._slider(frames)] if moves else [],
-        }
 
     def _shapes(self) -> list[dict[str, Any]]:
         columns = self.columns
@@ -590,36 +545,36 @@ class _Drawing:
             shapes += self._lines(lane, use, "dot" if unsure else "solid")
         if self.separate:
             top, bottom = _CHIP_ROW + _HEADINGS, self.bottom
-            shapes.append(_box(columns.node - 0.05, top, columns.node + 0.05, bottom, PALE, EDGE, dash="dash"))
+            shapes.append(box(columns.node - 0.05, top, columns.node + 0.05, bottom, PALE, EDGE, dash="dash"))
         elif self.reading.asked == "write":
-            shapes.append(_line(columns.node, 28, columns.node, self.middle, self._merge_color, 2))
+            shapes.append(line(columns.node, 28, columns.node, self.middle, self._merge_color, 2))
         if self.reading.asked == "read":
-            shapes.append(_line(columns.read, 28, columns.read, self.middle, MERGE, 2))
+            shapes.append(line(columns.read, 28, columns.read, self.middle, MERGE, 2))
         for lane in self.lanes:
-            shapes.append(_box(0, lane - half, columns.card, lane + half, PALE, EDGE))
-            shapes.append(_box(columns.copy, lane - half, columns.copy_end, lane + half, PALE, EDGE))
+            shapes.append(box(0, lane - half, columns.card, lane + half, PALE, EDGE))
+            shapes.append(box(columns.copy, lane - half, columns.copy_end, lane + half, PALE, EDGE))
         shapes += self._bars()
         for left, right in self._counter_boxes:
-            shapes.append(_box(left, self.counters + 58, right, self.counters + 92, DIAL, EDGE))
+            shapes.append(box(left, self.counters + 58, right, self.counters + 92, DIAL, EDGE))
         return shapes
 
     def _lines(self, lane: float, use: bool | None, dash: str) -> Iterator[dict[str, Any]]:
         """The way of one replica's contribution, and of the merged value to its copy."""
         columns = self.columns
         if self.separate:
-            yield _line(columns.card, lane, columns.copy, lane, EDGE, 3, dash)
+            yield line(columns.card, lane, columns.copy, lane, EDGE, 3, dash)
         else:
             if use is False:
-                yield _line(columns.card, lane, columns.sent, lane, EDGE, 2, "dot")
+                yield line(columns.card, lane, columns.sent, lane, EDGE, 2, "dot")
             else:
-                yield _line(columns.card, lane, columns.sent, lane, EDGE, 3, dash)
-                yield _line(columns.sent, lane, columns.node, self.middle, EDGE, 3, dash)
-            yield _line(columns.node, self.middle, columns.delivered, lane, EDGE, 3, dash)
-            yield _line(columns.delivered, lane, columns.copy, lane, EDGE, 3, dash)
+                yield line(columns.card, lane, columns.sent, lane, EDGE, 3, dash)
+                yield line(columns.sent, lane, columns.node, self.middle, EDGE, 3, dash)
+            yield line(columns.node, self.middle, columns.delivered, lane, EDGE, 3, dash)
+            yield line(columns.delivered, lane, columns.copy, lane, EDGE, 3, dash)
         if self.reading.on_read:
             first_only = self.reading.aggregation == "ONLY_FIRST_REPLICA" and lane != self.lanes[0]
             kind = "dot" if first_only or self.reading.aggregation == "NONE" else "solid"
-            yield _line(columns.copy_end, lane, columns.read, self.middle, EDGE, 2, kind)
+            yield line(columns.copy_end, lane, columns.read, self.middle, EDGE, 2, kind)
 
     def _bars(self) -> Iterator[dict[str, Any]]:
         """Each replica's gradient as a bar at the foot of its card, from its left or, with negative ones, its
@@ -631,26 +586,26 @@ class _Drawing:
         zero = (left + right) / 2 if any(value < 0 for value in gradients) else left
         for lane, gradient in zip(self.lanes, gradients, strict=False):
             foot = lane + self.card_height / 2 - 6
-            yield _box(zero, foot - 6, zero + (right - zero) * gradient / largest, foot, SENT, CLEAR)
+            yield box(zero, foot - 6, zero + (right - zero) * gradient / largest, foot, SENT, CLEAR)
 
     def _annotations(self) -> list[dict[str, Any]]:
         columns, texts = self.columns, self.texts
-        words = [_words(0.0, _HEADING_AT, texts("figure.sends"), "left")]
+        words = [note(0.0, _HEADING_AT, texts("figure.sends"), "left")]
         if self.separate:
             # With a read there is less room on the right.
             x, align = (columns.node + 0.05, "right") if self.reading.on_read else (columns.node, "center")
-            words.append(_words(x, _HEADING_AT, texts("figure.separate"), align))
+            words.append(note(x, _HEADING_AT, texts("figure.separate"), align))
         elif self.reading.with_optimizer:
             name = texts("figure.sgd" if self.reading.on_read else "figure.optimizer")
-            words.append(_words(columns.node, _HEADING_AT, f"<b>{name}</b>", "center"))
+            words.append(note(columns.node, _HEADING_AT, f"<b>{name}</b>", "center"))
             rate = f"× {number(-self.reading.rate)}"
-            words.append(_words(columns.node, self.middle + columns.node_size / 2 + 12, rate, "center"))
+            words.append(note(columns.node, self.middle + columns.node_size / 2 + 12, rate, "center"))
         words.append(self._chip())
         for name, (left, right) in zip(self._counter_names, self._counter_boxes, strict=True):
             label = name.replace("FIRST_", "FIRST_<br>")
-            words.append(_words((left + right) / 2, self.counters + 40, label, "center"))
+            words.append(note((left + right) / 2, self.counters + 40, label, "center"))
         once = "once" if self.reading.route == "cross_replica" else "each"
-        words.append(_words(0.0, self.counters + 10, texts(f"figure.counters.{once}"), "left"))
+        words.append(note(0.0, self.counters + 10, texts(f"figure.counters.{once}"), "left"))
         return words
 
     def _chip(self) -> dict[str, Any]:
@@ -658,100 +613,11 @@ class _Drawing:
         asked = self.reading.asked
         words = self.texts(f"figure.asked.{asked}", aggregation=self.reading.aggregation)
         x, align = {"write": (self.columns.node, "center"), "read": (1.0, "right"), "never": (0.5, "center")}[asked]
-        chip = _words(x, 16, words, align)
+        chip = note(x, 16, words, align)
         if asked == "never":
             return chip | {"bordercolor": EDGE, "borderwidth": 1, "borderpad": 4}
         color = self._merge_color if asked == "write" else MERGE
         return chip | {"bordercolor": color, "borderwidth": 2, "borderpad": 4}
-
-    # ---- the controls ----
-
-    def _animation(self, duration: int, transition: int, **more: Any) -> dict[str, Any]:
-        # redraw: text, and the step buttons' targets, are renewed at the end of each transition.
-        return {
-            "mode": "immediate",
-            "frame": {"duration": duration, "redraw": True},
-            "transition": {"duration": transition, "easing": "cubic-in-out"},
-            **more,
-        }
-
-    def _menus(self, frames: Sequence[_Frame]) -> list[dict[str, Any]]:
-        pace = 1000 if len(frames) <= 12 else 600 if len(frames) <= 24 else 350
-        play = self._animation(pace, int(pace * 0.7), fromcurrent=True)
-        stop = self._animation(0, 0)
-        look = {
-            "type": "buttons", "direction": "right", "showactive": False, "active": -1,
-            "y": 0, "yanchor": "top", "bgcolor": "#E4EAF0", "bordercolor": "#8A97A5",
-            "font": {"color": "#17212B", "size": 15},
-        }  # fmt: skip
-        return [
-            {
-                **look, "x": 0, "xanchor": "left", "pad": {"t": 10, "l": 0},
-                "buttons": [
-                    {"label": self.texts("figure.play"), "method": "animate", "args": [None, play]},
-                    {"label": self.texts("figure.pause"), "method": "animate", "args": [[None], stop]},
-                ],
-            },
-            {
-                **look, "x": 1, "xanchor": "right", "pad": {"t": 10, "r": 0},
-                "buttons": self._step_buttons(frames, len(frames) - 1),
-            },
-        ]  # fmt: skip
-
-    def _step_buttons(self, frames: Sequence[_Frame], place: int) -> list[dict[str, Any]]:
-        """Buttons to the pictures before and after that one; after the last comes the first.
-
-        Plotly's buttons know no "one on from here", so every frame renews where they lead.
-        """
-        move = self._animation(450, 400)
-        before, after = max(0, place - 1), (place + 1) % len(frames)
-        return [
-            {
-                "label": self.texts("figure.back"),
-                "method": "animate",
-                "args": [[self._name(frames[before])], move],
-            },
-            {
-                "label": self.texts("figure.forward"),
-                "method": "animate",
-                "args": [[self._name(frames[after])], move],
-            },
-        ]
-
-    def _slider(self, frames: Sequence[_Frame]) -> dict[str, Any]:
-        jump = self._animation(0, 0)
-        return {
-            "active": len(frames) - 1,
-            "x": 0, "len": 1, "y": 0, "yanchor": "top", "pad": {"t": 56, "l": 8, "r": 8, "b": 0},
-            "currentvalue": {"visible": False},
-            "font": {"size": 8, "color": CLEAR},
-            "bgcolor": "#9AA7B4", "bordercolor": CLEAR, "activebgcolor": SENT,
-            "ticklen": 5, "minorticklen": 5, "tickcolor": "#9AA7B4",
-            "steps": [
-                {"label": " ", "method": "animate", "args": [[self._name(frame)], jump]} for frame in frames
-            ],
-        }  # fmt: skip
-
-
-class _Points:
-    """The points of one trace, gathered one by one."""
-
-    def __init__(self) -> None:
-        self.columns: dict[str, list[Any]] = {}
-
-    def add(self, x: float, y: float, text: str, **more: Any) -> None:
-        """One more point: where it is, its text; for markers opacity, color and size; for text anchor, ink
-        and pixels."""
-        for name, value in {"x": x, "y": y, "text": text or _HIDDEN, **more}.items():
-            self.columns.setdefault(name, []).append(value)
-
-    def trace(self) -> dict[str, Any]:
-        """The properties of the trace."""
-        names = {
-            "opacity": "marker.opacity", "color": "marker.color", "size": "marker.size",
-            "anchor": "textposition", "ink": "textfont.color", "pixels": "textfont.size",
-        }  # fmt: skip
-        return {names.get(name, name): values for name, values in self.columns.items()}
 
 
 def _token_size(texts: Iterator[str]) -> int:
@@ -775,43 +641,3 @@ def _short(value: float | None) -> str:
 def _titled(title: str, value: str) -> str:
     """Two lines inside a node; a long value is set smaller."""
     return f"{title}<br><b style='font-size:{20 if len(value) < 6 else 15}px'>{value}</b>"
-
-
-def _words(x: float, y: float, text: str, align: str) -> dict[str, Any]:
-    return {
-        "x": x, "y": y, "text": text, "showarrow": False, "xanchor": align, "yanchor": "middle",
-        "font": {"size": 14},
-    }  # fmt: skip
-
-
-def _box(x0: float, y0: float, x1: float, y1: float, fill: str, edge: str, *, dash: str = "solid") -> dict[str, Any]:
-    return {
-        "type": "rect", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "fillcolor": fill, "layer": "below",
-        "line": {"color": edge, "width": 1, "dash": dash},
-    }  # fmt: skip
-
-
-def _line(x0: float, y0: float, x1: float, y1: float, color: str, width: int, dash: str = "solid") -> dict[str, Any]:
-    return {
-        "type": "line", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "layer": "below",
-        "line": {"color": color, "width": width, "dash": dash},
-    }  # fmt: skip
-
-
-def _nested(values: dict[str, Any]) -> dict[str, Any]:
-    """{"marker.size": 1} as {"marker": {"size": 1}}."""
-    nested: dict[str, Any] = {}
-    for key, value in values.items():
-        outer, _, inner = key.partition(".")
-        if inner:
-            nested.setdefault(outer, {})[inner] = value
-        else:
-            nested[outer] = value
-    return nested
-
-
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return one | {
-        key: one[key] | value if isinstance(value, dict) and isinstance(one.get(key), dict) else value
-        for key, value in other.items()
-    }

@@ -7,7 +7,7 @@ button undoes one choice after another, and nonsense is told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import streamlit as st
@@ -16,7 +16,7 @@ from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 
 # Of the page itself, not settings of an experiment.
-PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "embed", "embed_options")
+PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
 ADDRESS, PROBLEMS = "address", "address_problems"
 
 
@@ -33,8 +33,11 @@ def read_address(model: type[Settings], page: str) -> None:
         st.session_state.setdefault(name, value)  # another page was shown meanwhile; Streamlit drops what it had not
 
 
-def write_address(model: type[Settings], page: str) -> None:
-    """Put what the controls hold into the URL, what is at its default left out: one step in the browser's history."""
+def write_address(model: type[Settings], page: str, *, without: Collection[str] = ()) -> None:
+    """Put what the controls hold into the URL, what is at its default left out: one step in the browser's history.
+
+    `without` names words of the page itself that go with it.
+    """
     defaults = control_values(model())
     changed = {
         name: as_words(st.session_state[name])
@@ -42,6 +45,7 @@ def write_address(model: type[Settings], page: str) -> None:
         if st.session_state.get(name) not in (None, default)
     }
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
+    kept = {name: words for name, words in kept.items() if name not in without}
     st.query_params.from_dict({**kept, **changed})
     st.session_state[ADDRESS] = (page, {name: [word] for name, word in changed.items()})
     st.session_state[PROBLEMS] = ()

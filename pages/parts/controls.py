@@ -58,9 +58,9 @@ def choose(model: type[Settings], page: str, values: dict[str, Any]) -> None:
 
 
 def reset(model: type[Settings], page: str) -> None:
-    """Every control back to its default, and no run held (a callback)."""
-    st.query_params.pop("held", None)
-    choose(model, page, control_values(model()))
+    """Every control back to its default, the version too, and no run held (a callback)."""
+    st.session_state.update(control_values(model()))
+    write_address(model, page, without=("held", "tf", "tf_with_keras"))
 
 
 def _changed(model: type[Settings], page: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The one engine that all pages and visitors of this server share."""
+"""The one engine that all pages and visitors of this server share, and the recordings beside it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import uuid
 import streamlit as st
 
 from engine.engine import Engine
+from engine.recordings import Recordings
 from engine.runtimes import RuntimeMissingError
 
 
@@ -21,6 +22,12 @@ def shared_engine() -> Engine:
     with contextlib.suppress(RuntimeMissingError):
         engine.warm_up()
     return engine
+
+
+@st.cache_resource(show_spinner=False)
+def shared_recordings() -> Recordings:
+    """What was recorded, for the versions that are not installed."""
+    return Recordings()
 
 
 def session() -> str:

@@ -6,9 +6,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Request
-from engine.program import notebook, render
+from engine.offers import Offer
+from engine.program import notebook
+from engine.runtimes import runtime_name
 from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
@@ -17,8 +20,11 @@ from pages.parts.address import read_address, tell_problems, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
-from pages.parts.running import run
+from pages.parts.guide import guide, mend
+from pages.parts.running import Shown, run
 from pages.parts.shell import lesson_texts, texts
+from pages.parts.side_by_side import versions_table
+from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
 PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
@@ -34,19 +40,25 @@ def lesson_page(lesson: AnyLesson) -> None:
     # A held run is in the URL too; the switch shows whether there is one.
     st.session_state["compare"] = "held" in st.query_params
     if "controls" in hidden:
-        request = _request(lesson, words)
-        outcome = _result(lesson, request, words, own, hidden)
+        offer = version_control(shared_engine(), lesson.experiment, words, None)
+        request = _request(lesson, offer, words)
+        shown = _result(lesson, request, words, own, hidden, st.container(horizontal=True, gap="small"))
     else:
         left, right = st.columns([3, 8], gap="medium")
-        with left:
-            request = _controls(lesson, words, own)
         with right:
-            outcome = _result(lesson, request, words, own, hidden)
-    if request is not None and outcome is not None and "tabs" not in hidden:
-        _tabs(lesson, request, outcome[0], words)
+            # What is to run, and, when it has, what ran: in one line.
+            line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="version-line")
+            offer = version_control(shared_engine(), lesson.experiment, words, line)
+        with left:
+            request = _controls(lesson, offer, words, own)
+        with right:
+            guide(lesson, request, own)
+            shown = _result(lesson, request, words, own, hidden, line)
+    if request is not None and "tabs" not in hidden:
+        _tabs(lesson, request, shown, words)
 
 
-def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
+def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) -> Request | None:
     model = lesson.experiment.settings
     declared = {setting.name: setting for setting in model.declared()}
     try:
@@ -60,7 +72,7 @@ def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
         for name, setting in declared.items():
             if name not in lesson.first:
                 control(setting, model, lesson.name, words, own, disabled=name in off)
-    request = _request(lesson, words)
+    request = _request(lesson, offer, words)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             words("page.reset"),
@@ -74,26 +86,28 @@ def _controls(lesson: AnyLesson, words: Texts, own: Texts) -> Request | None:
             key="compare",
             help=words("page.compare_help"),
             on_change=_hold,
-            args=(request,),
+            args=(lesson, request, offer),
             disabled=request is None,
         )
     return request
 
 
-def _request(lesson: AnyLesson, words: Texts) -> Request | None:
+def _request(lesson: AnyLesson, offer: Offer | None, words: Texts) -> Request | None:
     """What is asked for, or None where that can't be; then it is told."""
     model = lesson.experiment.settings
     try:
-        return Request(lesson.experiment, model.parse(chosen(model)))
+        return request_on(offer, lesson.experiment, model.parse(chosen(model)))
     except SettingsError as error:
         for problem in error.problems:
             st.error(words("page.not_run", problem=told(problem, model, words)), icon=":material/error:")
         return None
 
 
-def _hold(request: Request | None) -> None:
+def _hold(lesson: AnyLesson, request: Request | None, offer: Offer | None) -> None:
     if st.session_state["compare"] and request is not None:
-        st.query_params["held"] = urlencode(request.settings.to_words(changed_only=True)) or "defaults"
+        default = next(iter(offered(shared_engine(), lesson.experiment).values()), None)
+        version = version_words(offer, default) if offer else {}
+        st.query_params["held"] = urlencode({**request.settings.to_words(changed_only=True), **version}) or "defaults"
     else:
         st.query_params.pop("held", None)
 
@@ -105,7 +119,9 @@ def _held(lesson: AnyLesson, words: Texts) -> Request | None:
         return None
     try:
         given = {} if text == "defaults" else dict(parse_qsl(text, keep_blank_values=True))
-        return Request(lesson.experiment, lesson.experiment.settings.parse(given))
+        version = {name: given.pop(name, "") for name in (TF, KERAS)}
+        offer = version_of(version, offered(shared_engine(), lesson.experiment), words)
+        return request_on(offer, lesson.experiment, lesson.experiment.settings.parse(given))
     except SettingsError as error:
         for problem in error.problems:
             shown = told(problem, lesson.experiment.settings, words)
@@ -114,41 +130,43 @@ def _held(lesson: AnyLesson, words: Texts) -> Request | None:
 
 
 def _result(
-    lesson: AnyLesson, request: Request | None, words: Texts, own: Texts, hidden: set[str]
-) -> tuple[Trace, bool] | None:
-    """Run, draw and tell. Returns the trace, and whether it was there already."""
+    lesson: AnyLesson, request: Request | None, words: Texts, own: Texts, hidden: set[str], line: DeltaGenerator
+) -> Shown | None:
+    """Run, draw and tell; `line` is where the badges go. Returns what is shown, None where nothing could be."""
     if request is None:
         return None
     held = _held(lesson, words)
     if held is None:
-        outcome = run(shared_engine(), request, words)
-        if outcome is not None:
-            _figure(lesson, *outcome, words, own, "now")
+        shown = run(shared_engine(), request, words)
+        if shown is not None:
+            _badges(shown, words, line)
+            _figure(lesson, shown, words, own, "now")
     else:
-        outcome = _side_by_side(lesson, held, request, words, own)
-    if outcome is not None and "story" not in hidden:
-        _story(lesson, outcome[0], words, own)
-    return outcome
+        shown = _side_by_side(lesson, held, request, words, own)
+    if shown is not None and "story" not in hidden:
+        _story(lesson, shown.trace, words, own)
+    return shown
 
 
-def _side_by_side(
-    lesson: AnyLesson, held: Request, now: Request, words: Texts, own: Texts
-) -> tuple[Trace, bool] | None:
-    outcome = None
+def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, own: Texts) -> Shown | None:
+    shown = None
     for column, request, name in zip(st.columns(2, gap="medium"), (held, now), ("held", "now"), strict=True):
         with column:
             changed = request.settings.to_words(changed_only=True)
+            if (held.tensorflow, held.keras) != (now.tensorflow, now.keras):
+                changed = {"tf": runtime_name(request.tensorflow or "", request.keras), **changed}
             st.markdown(
                 f"**{words(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
             )
-            outcome = run(shared_engine(), request, words)
-            if outcome is not None:
-                _figure(lesson, *outcome, words, own, name)
-    return outcome
+            shown = run(shared_engine(), request, words)
+            if shown is not None:
+                _badges(shown, words, st.container(horizontal=True, gap="small"))
+                _figure(lesson, shown, words, own, name)
+    return shown
 
 
-def _figure(lesson: AnyLesson, trace: Trace, kept: bool, words: Texts, own: Texts, name: str) -> None:
-    _badge(trace, kept, words)
+def _figure(lesson: AnyLesson, shown: Shown, words: Texts, own: Texts, name: str) -> None:
+    trace = shown.trace
     if not trace.answered:
         reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
@@ -156,41 +174,56 @@ def _figure(lesson: AnyLesson, trace: Trace, kept: bool, words: Texts, own: Text
     st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
 
 
-def _badge(trace: Trace, kept: bool, words: Texts) -> None:
-    """What ran: versions, devices, seconds, and whether it ran just now."""
-    start = trace.start
-    with st.container(horizontal=True, gap="small"):
-        st.badge(
-            words("badge.kept" if kept else "badge.live"),
-            icon=":material/bolt:",
-            color="green",
-            help=words("badge.kept_help" if kept else "badge.live_help"),
-        )
+def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
+    """What ran: versions, devices, seconds, and whether it ran just now, or where and when it was recorded."""
+    start, recording = shown.trace.start, shown.recording
+    with line:
+        if recording is not None:
+            st.badge(
+                words("badge.recorded", date=recording.date, platform=recording.platform),
+                icon=RECORDED,
+                color="violet",
+                help=words("badge.recorded_help", python=recording.python, made_by=recording.made_by),
+            )
+        else:
+            st.badge(
+                words("badge.kept" if shown.kept else "badge.live"),
+                icon=":material/bolt:",
+                color="green",
+                help=words("badge.kept_help" if shown.kept else "badge.live_help"),
+            )
         st.badge(f"TensorFlow {start['tensorflow']}", color="orange")
         st.badge(f"Keras {start['keras']}", color="gray")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
-        st.badge(words("badge.seconds", seconds=number(round(trace.seconds, 2))), color="gray")
+        st.badge(words("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
 
 
 def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
     st.subheader(words("page.happened"), anchor=False)
     st.markdown(" ".join(lesson.story(trace, own)) if own.language == "en" else "".join(lesson.story(trace, own)))
+    mend(lesson, trace, words)
     if trace.error is not None:
         # TensorFlow's own words, whole; what they mean has been said above.
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
-def _tabs(lesson: AnyLesson, request: Request, trace: Trace, words: Texts) -> None:
-    code, events = st.tabs([words("page.code"), words("page.trace")], key="tab")
-    with code:
-        _code(lesson, request, trace, words)
-    with events:
-        _trace(trace, words)
+def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
+    """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+    names = [words("page.code"), words("page.trace")] if shown else []
+    *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
+    if shown is not None:
+        code, events = tabs
+        with code:
+            _code(lesson, shown, words)
+        with events:
+            _trace(shown.trace, words)
+    if versions.open:
+        with versions:
+            versions_table(shared_engine(), request)
 
 
-def _code(lesson: AnyLesson, request: Request, trace: Trace, words: Texts) -> None:
-    versions = shared_engine().runtime(request.tensorflow).versions
-    program = render(lesson.experiment, request.settings, versions)
+def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
+    program, trace = shown.program, shown.trace
     # The program before this one stays what it is compared with until the program changes again.
     before, now = st.session_state.get(f"programs-{lesson.name}", (None, None))
     if program != now:

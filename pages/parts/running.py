@@ -1,30 +1,56 @@
-"""The wait for a run: what the visitor sees meanwhile, and the end of a run that nobody waits for any more."""
+"""The wait for runs: what the visitor sees meanwhile, and the end of a run that nobody waits for any more."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Engine, EngineBusyError, Request, Ticket
-from engine.runtimes import RuntimeMissingError
+from engine.experiments import CannotRunError
+from engine.program import render
+from engine.recordings import Provenance, Recordings
+from engine.runtimes import RuntimeMissingError, UnknownVersionError, wanted
+from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts
-from pages.parts.engine import session
+from pages.parts.address import told
+from pages.parts.engine import session, shared_recordings
 
 PATIENCE = 0.3  # seconds before the page says that it waits: most runs are done by then
+TOGETHER = 24  # runs that one page asks for at once; the others follow as these end
 
 
-def run(engine: Engine, request: Request, words: Texts) -> tuple[Trace, bool] | None:
-    """Run and wait. Returns the trace, and whether it was there already; None where it was told why it can't run.
+@dataclass(frozen=True)
+class Shown:
+    """A run as a page shows it: its trace, and the program that ran. `kept` says that it ran here before; a
+    `recording` says that it did not run here, and where it did."""
+
+    trace: Trace
+    program: str
+    kept: bool = False
+    recording: Provenance | None = None
+
+
+def run(engine: Engine, request: Request, words: Texts) -> Shown | None:
+    """Run and wait; or, where that version is not installed, take its recording. None where it was told why neither
+    can be.
 
     A newer choice, or another page, interrupts this at the next word to the visitor; the run is then cancelled.
     """
     try:
         ticket = engine.submit(request, session())
     except RuntimeMissingError as error:
-        st.error(words("run.missing", reason=str(error)), icon=":material/error:")
+        recorded = _recorded(request, shared_recordings())
+        if recorded is None:
+            st.info(_missing(request, error, words), icon=":material/download:")
+        return recorded
+    except (SettingsError, CannotRunError) as error:
+        _refuse(error, request, words)
         return None
     except EngineBusyError:
         st.warning(words("run.busy"), icon=":material/hourglass_disabled:")
@@ -42,7 +68,93 @@ def run(engine: Engine, request: Request, words: Texts) -> tuple[Trace, bool] | 
     finally:
         if not ticket.done:
             ticket.cancel()
-    return ticket.result(), ticket.kept
+    return _ran(engine, request, ticket)
+
+
+class Together:
+    """Several runs at once, of which each can be shown as it ends. See `together`."""
+
+    def __init__(self, engine: Engine, requests: Sequence[Request], recordings: Recordings) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._recordings = recordings
+        self._next = 0
+        self._tickets: dict[int, Ticket] = {}
+
+    @property
+    def done(self) -> bool:
+        return self._next == len(self._requests) and not self._tickets
+
+    def ended(self, seconds: float = 0.1) -> dict[int, Shown | None]:
+        """The runs that have ended since the last call, by their place; waits that long for one. None for one that can
+        neither run nor has a recording."""
+        found: dict[int, Shown | None] = {}
+        while self._next < len(self._requests) and len(self._tickets) < TOGETHER:
+            request = self._requests[self._next]
+            try:
+                self._tickets[self._next] = self._engine.submit(request, session())
+            except RuntimeMissingError:
+                found[self._next] = _recorded(request, self._recordings)
+            except (SettingsError, CannotRunError):
+                found[self._next] = None
+            except EngineBusyError:
+                break  # it is asked for again when some have ended
+            self._next += 1
+        if self._tickets and not found:
+            next(iter(self._tickets.values())).wait(seconds)
+        elif not self._tickets and not found and not self.done:
+            time.sleep(seconds)
+        for place, ticket in list(self._tickets.items()):
+            if ticket.done:
+                found[place] = _ran(self._engine, self._requests[place], ticket)
+                del self._tickets[place]
+        return found
+
+    def cancel(self) -> None:
+        for ticket in self._tickets.values():
+            ticket.cancel()
+
+
+@contextmanager
+def together(engine: Engine, requests: Sequence[Request]) -> Iterator[Together]:
+    """Ask for several runs. Those that have not ended when the block is left, for whatever reason, are cancelled."""
+    runs = Together(engine, requests, shared_recordings())
+    try:
+        yield runs
+    finally:
+        runs.cancel()
+
+
+def _ran(engine: Engine, request: Request, ticket: Ticket) -> Shown:
+    versions = engine.runtime(request.tensorflow, request.keras).versions
+    return Shown(ticket.result(), render(request.experiment, request.settings, versions), ticket.kept)
+
+
+def _recorded(request: Request, recordings: Recordings) -> Shown | None:
+    recording = recordings.find(request)
+    if recording is None:
+        return None
+    return Shown(recording.trace, recording.program, recording=recording.provenance)
+
+
+def _missing(request: Request, error: RuntimeMissingError, words: Texts) -> str:
+    if request.tensorflow is None:
+        return words("run.missing", reason=str(error))
+    name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
+    try:
+        command = wanted(request.tensorflow, request.keras).command
+    except UnknownVersionError:
+        return words("run.missing", reason=str(error))
+    return words("run.no_recording", version=name, command=command)
+
+
+def _refuse(error: SettingsError | CannotRunError, request: Request, words: Texts) -> None:
+    if isinstance(error, CannotRunError):
+        st.error(words("page.not_run", problem=str(error)), icon=":material/error:")
+        return
+    for problem in error.problems:
+        said = told(problem, type(request.settings), words)
+        st.error(words("page.not_run", problem=said), icon=":material/error:")
 
 
 def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, words: Texts) -> None:

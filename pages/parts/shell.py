@@ -10,7 +10,7 @@ from streamlit.navigation.page import Page
 from lessons.language import LANGUAGES, Language, Texts, negotiate
 
 ROOT = Path(__file__).parents[2]
-LESSONS = ("aggregation",)
+LESSONS = ("aggregation", "scope_placement")
 LANGUAGE_NAMES: dict[str, str] = {"en": "English", "zh": "中文"}
 OPENED = "opened_through_app"
 CHOSEN_LANGUAGE = "chosen_language"
@@ -89,7 +89,19 @@ def navigation(language: Language) -> Page:
         )
         for name in LESSONS
     ]
-    return st.navigation([home, *lessons], position="top")
+    versions = st.Page(
+        ROOT / "pages" / "versions.py",
+        title=Texts(ROOT / "lessons" / "versions", language)("title"),
+        icon=":material/compare_arrows:",
+        help=Texts(ROOT / "lessons" / "versions", language)("question"),
+    )
+    status = st.Page(
+        ROOT / "pages" / "status.py",
+        title=words("app.status"),
+        icon=":material/monitor_heart:",
+        help=words("app.status_help"),
+    )
+    return st.navigation([home, *lessons, versions, status], position="top")
 
 
 def mark_as_opened() -> None:

@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 import pytest
 
 from engine.trace import Trace
-from lessons.aggregation.figure import INK as PLAIN_TEXT
 from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.reading import read
 from lessons.language import LANGUAGES, Language, Texts
+from lessons.player import INK as PLAIN_TEXT
 from tests.lessons.test_story import GRID, MESSAGES
 from tests.lessons.traces import cut, trace
 

@@ -1,0 +1,36 @@
+"""The lesson on scope placement, as pages know it."""
+
+from __future__ import annotations
+
+from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSettings
+from lessons.lesson import Lesson, Link
+from lessons.scope_placement.figure import alternative, figure
+from lessons.scope_placement.reading import read
+from lessons.scope_placement.remedy import remedy
+from lessons.scope_placement.story import what_happened
+
+
+def unused(settings: ScopePlacementSettings) -> frozenset[str]:
+    """The settings that change nothing: fit calls strategy.run by itself."""
+    return frozenset({"step"} if settings.loop == "fit" else ())
+
+
+LESSON = Lesson(
+    name="scope_placement",
+    experiment=SCOPE_PLACEMENT,
+    first=("model_scope", "optimizer_scope", "apply_scope", "model", "step"),
+    unused=unused,
+    figure=lambda trace, texts: figure(read(trace), texts),
+    alternative=lambda trace, texts: alternative(read(trace), texts),
+    story=lambda trace, texts: what_happened(read(trace), texts),
+    remedy=lambda trace: remedy(read(trace)),
+    guide=(
+        Link("all_in", {}),
+        Link("model_out", {"model_scope": "out"}),
+        Link("deferred_out", {"model": "sequential_deferred", "model_scope": "out"}),
+        Link("optimizer_out", {"optimizer_scope": "out"}),
+        Link("function", {"mode": "function"}),
+        Link("direct_old", {"step": "direct", "apply_scope": "out"}, tensorflow="2.4.1"),
+        Link("direct_new", {"step": "direct", "apply_scope": "out"}, tensorflow="2.5.0"),
+    ),
+)

@@ -1,0 +1,198 @@
+"""What happened and why, in a few sentences, written from the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from lessons.language import Texts, number
+from lessons.scope_placement.reading import Birth, Failure, Reading, Step
+from lessons.scope_placement.remedy import past_mending, remedy
+
+_LONGEST_MESSAGE = 240
+
+
+def what_happened(reading: Reading, texts: Texts) -> list[str]:
+    """Two to six short sentences in Markdown: whose weight, slots and iterations are, what training did to each copy or
+    what an error means, and the smallest change that mends it."""
+    return _Story(reading, texts).sentences()
+
+
+def change_in_words(change: Mapping[str, str], texts: Texts, *, code: bool = True) -> str:
+    """Settings as they are written everywhere: `model_scope=in` and `optimizer_scope=in`."""
+    mark = "`" if code else ""
+    return joined([f"{mark}{name}={value}{mark}" for name, value in change.items()], texts)
+
+
+def joined(parts: Sequence[str], texts: Texts) -> str:
+    """The parts as a list in a sentence: a, b and c."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return texts("list.comma").join(parts[:-1]) + texts("list.last") + parts[-1]
+
+
+class _Story:
+    def __init__(self, reading: Reading, texts: Texts) -> None:
+        self.reading = reading
+        self.texts = texts
+
+    def sentences(self) -> list[str]:
+        """The whole story."""
+        told = [*self._weight(), *self._optimizer()]
+        failure, last = self.reading.failure, self.reading.last
+        if failure:
+            told += self._failure(failure)
+        elif last:
+            told += self._training(self.reading.steps[0], last)
+        if change := remedy(self.reading):
+            told.append(self.texts("story.change", change=change_in_words(change, self.texts)))
+        return told
+
+    # ---- births ----
+
+    def _weight(self) -> list[str]:
+        weight = self.reading.weight
+        if weight is None:
+            return []
+        owner = "mirrored" if weight.owner == "MirroredStrategy" else "plain"
+        key = f"{weight.moment}_{owner}"
+        if key == "first_call_mirrored":
+            key += "_scope" if self.reading.direct else "_run"
+        told = [self.texts(f"story.weight.{key}", line=weight.line, devices=self._list(weight.devices))]
+        if weight.moment == "construction" and self.reading.settings["dummy_call"] != "none":
+            told.append(self.texts("story.weight.not_moved"))
+        return told
+
+    def _optimizer(self) -> list[str]:
+        """A sentence for each moment at which the optimizer's variables came into being."""
+        born = [birth for birth in self.reading.births if birth.role in ("slot", "iterations")]
+        told = []
+        for (moment, owner), group in groupby(born, key=lambda birth: (birth.moment, birth.owner)):
+            births = list(group)
+            key = f"{moment}_{'mirrored' if owner == 'MirroredStrategy' else 'plain'}"
+            told.append(self.texts(f"story.optimizer.{key}", names=self._names(births), line=births[0].line))
+        return told
+
+    def _names(self, births: Iterable[Birth]) -> str:
+        births = list(births)
+        names = [f"`{birth.name}`" for birth in births if birth.role == "iterations"]
+        slots = [f"`{birth.name}`" for birth in births if birth.role == "slot"]
+        if slots:
+            key = "story.slot" if len(slots) == 1 else "story.slots"
+            names.append(self.texts(key, names=self._list(slots)))
+        return self._list(names)
+
+    # ---- training ----
+
+    def _training(self, first: Step, last: Step) -> list[str]:
+        reading, outcome = self.reading, self.reading.outcome
+        weight = reading.weight
+        slots = [slot for slot in reading.slots if slot.owner == "default"]
+        key: str = outcome
+        if outcome == "trained" or outcome == "miscounted":
+            key = self._merged_key()
+        elif outcome == "diverged" and slots and weight is not None and weight.owner != "default":
+            key = "diverged_shared"
+        elif outcome == "diverged" and past_mending(reading):
+            key = "diverged_keras"
+        elif outcome == "plain" and reading.fit:
+            key = "plain_fit"
+        elif outcome == "odd" and reading.fit:
+            key = "odd_fit_sum" if "sum" in reading.merges else "odd_fit"
+        inputs = [float(x) for x in reading.settings["inputs"]]
+        gradients = first.gradients or tuple(inputs)
+        after = number(last.after[0])
+        told = [
+            self.texts(
+                f"story.training.{key}",
+                gradients=self._numbers(gradients),
+                total=number(sum(gradients)),
+                mean=number(sum(gradients) / len(gradients)),
+                unused=self._numbers(inputs[1:]),
+                replicas=reading.replicas,
+                keras=reading.keras,
+                before=number(first.before[0]),
+                first=number(first.after[0]),
+                after=after,
+                rest=number(last.after[-1]),
+                copies=self._numbers(last.after),
+                device=weight.devices[0] if weight else "",
+                slots=self._names(slots),
+                steps=self._steps(last.number),
+            )
+        ]
+        if outcome in ("trained", "miscounted") and last.number > 1:
+            key = "after_one" if reading.replicas == 1 else "after"
+            told.append(self.texts(f"story.training.{key}", steps=self._steps(last.number), after=after))
+        if outcome == "one_replica" and reading.direct and reading.era == "legacy":
+            told.append(self.texts("story.training.why_one_replica", version=reading.tensorflow))
+        if outcome == "miscounted":
+            told.append(
+                self.texts(
+                    "story.training.miscounted", count=number(max(last.iterations)), steps=self._steps(last.number)
+                )
+            )
+        return told
+
+    def _merged_key(self) -> str:
+        if self.reading.replicas == 1:
+            return "trained_one"
+        if self.reading.fit:
+            return "trained_fit" if self.reading.merges == ("mean",) else "trained_fit_unsure"
+        return "trained" if self.reading.merges == ("sum",) else "trained_unsure"
+
+    def _steps(self, steps: int) -> str:
+        return self.texts("story.steps_one" if steps == 1 else "story.steps_many", steps=steps)
+
+    # ---- errors ----
+
+    def _failure(self, failure: Failure) -> list[str]:
+        reading, texts = self.reading, self.texts
+        if not failure.raised:
+            done = reading.last.number if reading.last else 0
+            return [texts(f"story.stopped.{failure.kind}", finished=done, steps=reading.settings["steps"])]
+        where = texts(
+            f"story.where.{'step' if failure.step else 'building'}",
+            kind=f"`{failure.kind}`",
+            line="?" if failure.line is None else failure.line,
+            code="" if failure.code is None else texts("story.where.code", code=failure.code.replace("`", "'")),
+            step=failure.step,
+        )
+        message = " ".join(failure.message.replace("`", "'").split())
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + " …"
+        meaning = texts(
+            f"story.error.{error_key(reading)}",
+            version=reading.tensorflow,
+            message=f"`{message}`" if message else f"`{failure.kind}`",
+        )
+        return [where, meaning]
+
+    # ---- words ----
+
+    def _list(self, parts: Sequence[str]) -> str:
+        return joined(parts, self.texts)
+
+    def _numbers(self, values: Iterable[float]) -> str:
+        return self._list([number(value) for value in values])
+
+
+def error_key(reading: Reading) -> str:
+    """The name of the text that explains this run's error."""
+    failure, weight = reading.failure, reading.weight
+    assert failure is not None
+    cause: str = failure.cause
+    mirrored = weight is not None and weight.owner == "MirroredStrategy"
+    if cause == "slot_scope" and mirrored:
+        # The optimizer's own strategy, which 2.5.0 enters, may be the default one too.
+        bound = reading.tensorflow.startswith("2.4.") or reading.settings["optimizer_scope"] == "in"
+        return "slot_scope_active" if bound else "slot_scope_bound"
+    if cause == "slot_scope":
+        return "slot_scope_own" if reading.direct else "slot_scope"
+    if cause == "no_handle":
+        return "no_handle_scope" if reading.place("step") == "in" else "no_handle_merge"
+    if cause == "placeholder":
+        return "placeholder" if reading.has_slots else "placeholder_weight"
+    if cause == "needs_scope" and reading.fit:
+        return "needs_scope_fit"
+    return cause

@@ -1,0 +1,104 @@
+"""What came of a run, in a few words: for a cell of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from engine.trace import Trace
+from lessons.aggregation import reading as aggregation
+from lessons.language import Texts, number
+from lessons.scope_placement import reading as scope_placement
+from lessons.versions import fit
+
+FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
+MANY: Final = 4  # copies that are told one by one
+
+# "right": as it is meant to be. "odd": TensorFlow said nothing, and it is not. "raised": TensorFlow's own error.
+# "none": the run gave no answer.
+Kind = Literal["right", "odd", "raised", "none"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A kind, a word or two, and perhaps a detail: plain text. Equal outcomes say that two runs came to the same."""
+
+    kind: Kind
+    head: str
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, in a line."""
+        return f"{self.head} · {self.detail}" if self.detail else self.head
+
+
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """What came of a run of any experiment that has words for it here. `texts` are those of this folder."""
+    if not trace.answered:
+        return Outcome("none", texts(f"outcome.status.{trace.status}"))
+    return _OUTCOMES[trace.start["experiment"]](trace, texts)
+
+
+def _of_aggregation(trace: Trace, texts: Texts) -> Outcome:
+    """The copies after the last step; right where they are equal."""
+    reading = aggregation.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.aggregation.{reading.failure.place}", texts)
+    if reading.last is None:
+        return Outcome("none", texts("outcome.nothing"))
+    copies = _values([value for value in reading.last.after if value is not None], texts)
+    detail = ""
+    if reading.on_read and reading.last.read is not None:
+        detail = texts("outcome.aggregation.on_read", value=number(reading.last.read))
+    return Outcome("right" if reading.last.equal else "odd", copies, detail)
+
+
+def _of_scope_placement(trace: Trace, texts: Texts) -> Outcome:
+    reading = scope_placement.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.cause.{reading.failure.cause}", texts)
+    copies = _values(reading.last.after, texts) if reading.last else ""
+    kind: Kind = "right" if reading.outcome == "trained" else "odd"
+    return Outcome(kind, texts(f"outcome.scope_placement.{reading.outcome}"), copies)
+
+
+def _of_fit(trace: Trace, texts: Texts) -> Outcome:
+    """Each replica's weight at the end, and the loss of the first epoch as Keras tells it; right where both are."""
+    reading = fit.read(trace)
+    if reading.error:
+        return _raised(reading.error, "outcome.cause.other", texts)
+    if not reading.epochs:
+        return Outcome("none", texts("outcome.nothing"))
+    last = reading.epochs[-1]
+    weight = "weight" if reading.weight_right else "weight_wrong"
+    told = texts(f"outcome.fit.{weight}", copies=_values(last.copies, texts))
+    loss = texts(f"outcome.fit.{_loss(reading)}", loss=number(reading.epochs[0].loss))
+    return Outcome("right" if reading.weight_right and reading.loss_right else "odd", told, loss)
+
+
+def _loss(reading: fit.Reading) -> str:
+    if reading.loss_right:
+        return "loss"
+    return "loss_of_first" if reading.epochs[0].told_of == "first" else "loss_wrong"
+
+
+_OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
+    "aggregation": _of_aggregation,
+    "scope_placement": _of_scope_placement,
+    "fit": _of_fit,
+}
+
+
+def _raised(kind: str, cause: str, texts: Texts) -> Outcome:
+    return Outcome("raised", kind, texts(cause))
+
+
+def _values(values: Sequence[float], texts: Texts) -> str:
+    """Each copy's value; one for all, where there are many and they are equal."""
+    told = [number(value) for value in values]
+    if len(told) > MANY and len(set(told)) == 1:
+        return texts("outcome.each", value=told[0], count=len(told))
+    return texts("list.comma").join(told)

@@ -1,0 +1,62 @@
+"""Cells of a table of runs: what came of one, as a badge with a colour, a sign and words, and a link to it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from engine.engine import Request
+from engine.experiments import Experiment
+from engine.offers import Offer
+from engine.settings import Settings
+from lessons.language import Texts
+from lessons.versions.flavour import Flavour
+from lessons.versions.outcome import FOLDER, Kind, Outcome
+from pages.parts.shell import LESSONS, chosen_language
+from pages.parts.version import version_words
+
+COLORS: Final[dict[Kind, str]] = {"right": "green", "odd": "orange", "raised": "red", "none": "gray"}
+SIGNS: Final[dict[Kind, str]] = {
+    "right": ":material/check:",
+    "odd": ":material/warning:",
+    "raised": ":material/error:",
+    "none": ":material/hourglass_disabled:",
+}
+
+
+def versions_texts() -> Texts:
+    """The texts of tables of versions, in the visitor's language."""
+    return Texts(FOLDER, chosen_language())
+
+
+def badge(outcome: Outcome) -> str:
+    """An outcome as Markdown."""
+    return sign(outcome.kind, outcome.text)
+
+
+def sign(kind: Kind, text: str) -> str:
+    """Words with a kind's colour and sign, as Markdown."""
+    return f":{COLORS[kind]}-badge[{SIGNS[kind]} {plain(text)}]"
+
+
+def linked(markdown: str, request: Request, default: Offer | None, flavour: Flavour) -> str:
+    """Markdown as a link to the lesson that shows this run; as it is where no lesson does."""
+    if request.experiment.name not in LESSONS:
+        return markdown
+    return f"[{markdown}]({address(request.experiment, request.settings, flavour.offer, default)})"
+
+
+def address(experiment: Experiment[Settings], settings: Settings, offer: Offer, default: Offer | None) -> str:
+    """Where the lesson shows these settings on this version, from any page."""
+    words = {**settings.to_words(changed_only=True), **version_words(offer, default)}
+    if "lang" in st.query_params:
+        words["lang"] = st.query_params["lang"]
+    return f"{experiment.name}?{urlencode(words)}" if words else experiment.name
+
+
+def plain(text: str) -> str:
+    """Text in which nothing is Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>$~|#])", r"\\\1", text)

@@ -1,0 +1,67 @@
+"""What leads on: buttons to runs worth a look, over the figure, and one that mends a run, under its story."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from engine.engine import Request
+from engine.trace import Trace
+from lessons.language import Texts
+from lessons.lesson import AnyLesson, Link
+from pages.parts.address import PAGE_WORDS, control_values
+from pages.parts.controls import choose, chosen
+from pages.parts.version import KERAS, TF
+
+
+def guide(lesson: AnyLesson, request: Request | None, own: Texts) -> None:
+    """Buttons to the runs that the lesson leads to; the one that is shown is marked."""
+    if not lesson.guide:
+        return
+    with st.container(horizontal=True, gap="small", key="guide"):
+        for link in lesson.guide:
+            st.button(
+                own(f"guide.{link.name}"),
+                key=f"guide-{link.name}",
+                help=own(f"guide.{link.name}_help"),
+                type="primary" if _is_shown(lesson, link, request) else "secondary",
+                on_click=_follow,
+                args=(lesson, link),
+            )
+
+
+def mend(lesson: AnyLesson, trace: Trace, words: Texts) -> None:
+    """A button that makes the smallest change after which this run goes right, where the lesson knows one."""
+    change = lesson.remedy(trace) if lesson.remedy else None
+    if change:
+        st.button(
+            words("page.mend", change=", ".join(f"`{name}={value}`" for name, value in change.items())),
+            key="mend",
+            icon=":material/build:",
+            on_click=_change,
+            args=(lesson, change),
+        )
+
+
+def _is_shown(lesson: AnyLesson, link: Link, request: Request | None) -> bool:
+    version = (st.query_params.get(TF), st.query_params.get(KERAS))
+    settings = lesson.experiment.settings.parse(link.settings)
+    return request is not None and request.settings == settings and version == (link.tensorflow, None)
+
+
+def _follow(lesson: AnyLesson, link: Link) -> None:
+    """Go to that run as a link would, in one step of the browser's history (a callback)."""
+    kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
+    for name in (TF, KERAS):
+        kept.pop(name, None)
+    settings = lesson.experiment.settings.parse(link.settings).to_words(changed_only=True)
+    version = {} if link.tensorflow is None else {TF: link.tensorflow}
+    st.query_params.from_dict({**kept, **version, **settings})
+
+
+def _change(lesson: AnyLesson, change: Mapping[str, str]) -> None:
+    """Change these settings and no others (a callback)."""
+    model = lesson.experiment.settings
+    values = control_values(model.parse({**chosen(model), **change}))
+    choose(model, lesson.name, {name: values[name] for name in change})

@@ -1,0 +1,140 @@
+"""One choice of settings on every version, side by side: each row as its run ends, differences marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from engine.engine import Engine, Request
+from engine.experiments import Experiment
+from engine.settings import Settings
+from lessons.language import Texts
+from lessons.versions.flavour import Flavour, flavours
+from lessons.versions.outcome import Outcome, outcome
+from pages.parts.cells import badge, linked, plain, versions_texts
+from pages.parts.running import Shown, together
+from pages.parts.version import RECORDED, offered
+
+
+def versions_table(engine: Engine, shown: Request) -> None:
+    """The same settings on every version, as a tab of a lesson: beside the version that the lesson shows."""
+    side_by_side(engine, shown.experiment, shown.settings, _name(shown), mark=True)
+
+
+def side_by_side(
+    engine: Engine,
+    experiment: Experiment[Any],
+    settings: Settings,
+    reference: str | None,
+    *,
+    mark: bool = False,
+) -> None:
+    """Run and show. `reference` names the flavour that the others are compared with; None is the default version.
+    `mark` says that it is what the page shows above."""
+    texts = versions_texts()
+    offers = offered(engine, experiment)
+    default = next(iter(offers.values()), None)
+    columns = flavours(experiment, offers)
+    if reference not in {flavour.name for flavour in columns}:
+        usual = [flavour.name for flavour in columns if flavour.offer is default]
+        reference = usual[-1] if usual else None
+    requests = [flavour.request(experiment, settings) for flavour in columns]
+    found: dict[int, Shown | None] = {}
+    table, progress = st.empty(), st.empty()
+    with together(engine, requests) as runs:
+        while True:
+            rows = [_row(engine, columns[place], requests[place], found, place, texts) for place in range(len(columns))]
+            outcomes = {columns[place].name: _outcome(shown, texts) for place, shown in found.items()}
+            table.table(
+                _columns(rows, columns, requests, outcomes, reference, default, texts, mark=mark),
+                border="horizontal",
+                alt=texts("table.alternative"),
+            )
+            if runs.done:
+                break
+            progress.caption(texts("table.running", done=len(found), total=len(columns)))
+            while not (ended := runs.ended(0.4)) and not runs.done:
+                progress.caption(texts("table.running", done=len(found), total=len(columns)))
+                if _any_starting(engine, requests, found):
+                    break
+            found |= ended
+    progress.empty()
+
+
+def _name(request: Request) -> str:
+    """The name of the flavour that a request is for."""
+    name = f"{request.tensorflow}+keras-{request.keras}" if request.keras else str(request.tensorflow)
+    return f"{name} tf_keras" if getattr(request.settings, "keras", "") == "tf_keras" else name
+
+
+def _outcome(shown: Shown | None, texts: Texts) -> Outcome | None:
+    return None if shown is None else outcome(shown.trace, texts)
+
+
+def _any_starting(engine: Engine, requests: Sequence[Request], found: Mapping[int, Shown | None]) -> bool:
+    waiting = [request for place, request in enumerate(requests) if place not in found]
+    return any(engine.state(request.tensorflow, request.keras).name == "starting" for request in waiting)
+
+
+def _row(
+    engine: Engine,
+    flavour: Flavour,
+    request: Request,
+    found: Mapping[int, Shown | None],
+    place: int,
+    texts: Texts,
+) -> tuple[str, str]:
+    """What came of a run, and where it ran, as Markdown."""
+    if place not in found:
+        state = engine.state(request.tensorflow, request.keras)
+        if state.name == "starting":
+            return texts("table.starting", percent=int(100 * state.progress)), ""
+        return texts("table.waiting"), ""
+    shown = found[place]
+    if shown is None:
+        if flavour.offer.live:
+            return plain(texts("table.not_recorded")), ""
+        return texts("table.not_recorded"), texts("table.get", command=flavour.offer.command)
+    said = badge(outcome(shown.trace, texts))
+    recording = shown.recording
+    if recording is None:
+        return said, f":material/bolt: {texts('table.live')}"
+    where = texts("table.recorded", date=recording.date, platform=recording.platform)
+    return said, f"{RECORDED} {where}"
+
+
+def _columns(
+    rows: Sequence[tuple[str, str]],
+    flavours: Sequence[Flavour],
+    requests: Sequence[Request],
+    outcomes: Mapping[str, Outcome | None],
+    reference: str | None,
+    default: Any,
+    texts: Texts,
+    *,
+    mark: bool,
+) -> dict[str, list[str]]:
+    beside = outcomes.get(reference) if reference else None
+    differences = []
+    for flavour in flavours:
+        mine = outcomes.get(flavour.name)
+        if flavour.name == reference:
+            differences.append(texts("table.shown") if mark else "—")
+        elif mine is None or beside is None:
+            differences.append("")
+        elif mine == beside:
+            differences.append(f"= {texts('table.same')}")
+        else:
+            differences.append(f"**≠ {texts('table.differs')}**")
+    return {
+        texts("table.version"): [
+            linked(plain(flavour.offer.versions.tensorflow), request, default, flavour)
+            for flavour, request in zip(flavours, requests, strict=True)
+        ],
+        texts("table.keras"): [flavour.keras for flavour in flavours],
+        texts("table.outcome"): [said for said, _ in rows],
+        texts("table.difference", version=reference or ""): differences,
+        texts("table.source"): [where for _, where in rows],
+    }

@@ -1,0 +1,207 @@
+"""The parts of the page on versions, one at a time: a choice, two matrices, and the time line of Keras 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from engine.engine import Engine, Request
+from engine.experiments import Experiment
+from engine.experiments.fit import FIT
+from engine.experiments.scope_placement import SCOPE_PLACEMENT
+from engine.offers import Offer
+from engine.settings import SettingsError
+from lessons.aggregation.lesson import LESSON as AGGREGATION_LESSON
+from lessons.language import Texts, number
+from lessons.scope_placement.lesson import LESSON as SCOPE_LESSON
+from lessons.versions import fit as fit_reading
+from lessons.versions import matrix, timeline
+from lessons.versions.flavour import Flavour, flavours
+from lessons.versions.outcome import Kind, outcome
+from pages.parts.address import read_address, tell_problems, told
+from pages.parts.cells import COLORS, SIGNS, address, versions_texts
+from pages.parts.choice import choice
+from pages.parts.controls import chosen, control
+from pages.parts.filling import fill
+from pages.parts.grid import Cell, grid_html, legend_html
+from pages.parts.running import Shown
+from pages.parts.shell import lesson_texts
+from pages.parts.side_by_side import side_by_side
+from pages.parts.version import RECORDED, offered
+
+VIEWS: Final = ("placements", "direct", "timeline", "choice")
+# What can be chosen, and which of its settings are shown first.
+EXPERIMENTS: Final[dict[str, tuple[Experiment[Any], tuple[str, ...]]]] = {
+    "scope_placement": (SCOPE_PLACEMENT, SCOPE_LESSON.first),
+    "aggregation": (AGGREGATION_LESSON.experiment, AGGREGATION_LESSON.first),
+    "fit": (FIT, ("replicas", "epochs", "repeats", "mode")),
+}
+PLOTLY: Final = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
+
+
+def versions_page(engine: Engine, words: Texts) -> None:
+    """The whole page. Which part is shown is in the URL, as `view`."""
+    texts = versions_texts()
+    st.title(texts("question"), anchor=False)
+    st.markdown(texts("intro"))
+    view = choice("view", VIEWS, texts("view.label"), lambda name: texts(f"view.{name}"), forget=True)
+    if view == "choice":
+        _choice(engine, words, texts)
+    elif view == "timeline":
+        _timeline(engine, texts)
+    else:
+        _matrix(engine, "placements" if view == "placements" else "direct", texts)
+
+
+# --------------------------------------------------------------------------------------------------------- one choice
+
+
+def _choice(engine: Engine, words: Texts, texts: Texts) -> None:
+    st.markdown(texts("choice.about"))
+    left, right = st.columns([3, 8], gap="medium")
+    with left:
+        name = choice(
+            "experiment",
+            tuple(EXPERIMENTS),
+            texts("choice.experiment"),
+            lambda name: texts(f"choice.{name}"),
+            forget=True,
+            keep=("lang", "hide", "view", "embed", "embed_options"),
+        )
+        experiment, first = EXPERIMENTS[name]
+        model = experiment.settings
+        own = texts if name == "fit" else lesson_texts(name)
+        page = f"versions-{name}"
+        read_address(model, page)
+        declared = {setting.name: setting for setting in model.declared()}
+        for each in first:
+            control(declared[each], model, page, words, own)
+        with st.expander(words("page.more"), icon=":material/tune:"):
+            for each, setting in declared.items():
+                # Each Keras is a row of its own.
+                if each not in (*first, "keras"):
+                    control(setting, model, page, words, own)
+    with right:
+        tell_problems(model, words)
+        try:
+            settings = model.parse(chosen(model))
+        except SettingsError as error:
+            for problem in error.problems:
+                said = words("page.not_run", problem=told(problem, model, words))
+                st.error(said, icon=":material/error:")
+            return
+        side_by_side(engine, experiment, settings, None)
+
+
+# ------------------------------------------------------------------------------------------------------------ matrices
+
+
+def _matrix(engine: Engine, which: matrix.Which, texts: Texts) -> None:
+    st.markdown(texts(f"{which}.about"))
+    with st.container(horizontal=True):
+        if which == "placements":
+            optimizer = choice("optimizer", ("momentum", "sgd", "adam"), texts("matrix.optimizer"))
+            mode = choice("mode", ("eager", "function"), texts("matrix.mode"))
+            rows = matrix.placements(optimizer, mode)
+        else:
+            place = choice(
+                "apply_scope", ("out", "in"), texts("matrix.apply_scope"), lambda name: texts(f"matrix.{name}")
+            )
+            mode = choice("mode", ("function", "eager"), texts("matrix.mode"))
+            rows = matrix.direct(place, mode)
+    offers = offered(engine, SCOPE_PLACEMENT)
+    columns = flavours(SCOPE_PLACEMENT, offers)
+    default = next(iter(offers.values()), None)
+    cells = matrix.cells(rows, len(columns))
+    requests = [columns[column].request(SCOPE_PLACEMENT, rows[row].settings) for row, column in cells]
+    legend: tuple[Kind, ...] = ("right", "odd", "raised")
+    st.html(legend_html([(kind, texts(f"matrix.{kind}")) for kind in legend], texts("matrix.recorded")))
+    table = st.empty()
+    heads = [texts(f"matrix.{name}") for name in rows[0].own]
+    tops = [(flavour.offer.versions.tensorflow, flavour.keras) for flavour in columns]
+
+    def draw(found: Mapping[int, Shown]) -> None:
+        told = [
+            _cell(found.get(place), requests[place], columns[column], default, texts)
+            for place, (_, column) in enumerate(cells)
+        ]
+        lines = [
+            (_own(row, texts), told[place * len(columns) : (place + 1) * len(columns)])
+            for place, row in enumerate(rows)
+        ]
+        table.html(grid_html(texts(f"{which}.alternative"), heads, tops, lines))
+
+    fill(engine, f"{which}-{st.query_params.to_dict()}", requests, draw, texts)
+
+
+def _own(row: matrix.Row, texts: Texts) -> list[str]:
+    """What a row is."""
+    return [texts(f"matrix.{word}") if word in ("in", "out") else word for word in row.own.values()]
+
+
+def _cell(shown: Shown | None, request: Request, flavour: Flavour, default: Offer | None, texts: Texts) -> Cell:
+    if shown is None:
+        return Cell(None, texts("matrix.waiting" if flavour.offer.live else "matrix.none"))
+    recording = shown.recording
+    told = texts("table.recorded", date=recording.date, platform=recording.platform) if recording else ""
+    where = address(request.experiment, request.settings, flavour.offer, default)
+    return Cell(outcome(shown.trace, texts), address=where, recorded=told)
+
+
+# ----------------------------------------------------------------------------------------------------------- time line
+
+
+def _timeline(engine: Engine, texts: Texts) -> None:
+    *_, (weight, _) = fit_reading.arithmetic(timeline.SHORT.model_dump())
+    st.markdown(texts("timeline.about", weight=number(weight)))
+    columns = flavours(FIT, offered(engine, FIT))
+    requests = [column.request(FIT, settings) for column in columns for settings in timeline.RUNS]
+    figure, table, count = st.empty(), st.empty(), 0
+
+    def draw(found: Mapping[int, Shown]) -> None:
+        nonlocal count
+        count += 1
+        points = [
+            _point(column, found.get(2 * place), found.get(2 * place + 1)) for place, column in enumerate(columns)
+        ]
+        figure.plotly_chart(
+            timeline.figure(points, texts),
+            config=PLOTLY,
+            key=f"timeline-{count}",
+            alt=timeline.alternative(points, texts),
+        )
+        table.table(_meanings(points, found, texts), border="horizontal", alt=texts("timeline.table"))
+
+    fill(engine, "timeline", requests, draw, texts)
+    st.caption(texts("timeline.open_markers"))
+
+
+def _point(flavour: Flavour, short: Shown | None, long: Shown | None) -> timeline.Point:
+    recorded = any(shown is not None and shown.recording is not None for shown in (short, long))
+    return timeline.Point(flavour, short.trace if short else None, long.trace if long else None, recorded)
+
+
+def _meanings(points: Sequence[timeline.Point], found: Mapping[int, Shown], texts: Texts) -> dict[str, list[str]]:
+    """What each Keras does, in a sentence, and where that ran."""
+    said, where = [], []
+    for place, point in enumerate(points):
+        shown = found.get(2 * place)
+        verdict = timeline.verdict(point, texts)
+        kind: Kind = "right" if point.right else "odd"
+        said.append(f":{COLORS[kind]}-badge[{SIGNS[kind]}] {verdict}" if verdict else texts("matrix.waiting"))
+        if shown is None:
+            where.append("")
+        elif shown.recording is None:
+            where.append(f":material/bolt: {texts('table.live')}")
+        else:
+            told_of = texts("table.recorded", date=shown.recording.date, platform=shown.recording.platform)
+            where.append(f"{RECORDED} {told_of}")
+    return {
+        texts("timeline.keras"): [
+            f"{point.flavour.keras} · TF {point.flavour.offer.versions.tensorflow}" for point in points
+        ],
+        texts("timeline.meaning"): said,
+        texts("timeline.source"): where,
+    }

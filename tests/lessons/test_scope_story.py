@@ -1,0 +1,243 @@
+"""What the story of a scope says, and the change that mends a run, with numbers computed here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.trace import Trace
+from lessons.language import LANGUAGES, Language, Texts
+from lessons.scope_placement.lesson import LESSON
+from lessons.scope_placement.reading import CAUSES, read
+from lessons.scope_placement.remedy import remedy
+from lessons.scope_placement.story import what_happened
+from tests.lessons.scope_traces import MIRRORED, PLAIN, scope_trace
+from tests.lessons.test_scope_figure import RUNS
+from tests.lessons.test_scope_reading import ALONE, AVERAGED, DIRECT, MESSAGES, SUMMED
+from tests.lessons.traces import cut
+
+FOLDER = Path(__file__).parents[2] / "lessons" / "scope_placement"
+
+
+def told(run: Trace, language: Language = "en") -> list[str]:
+    return what_happened(read(run), Texts(FOLDER, language))
+
+
+def test_everything_inside() -> None:
+    assert told(scope_trace(*SUMMED)) == [
+        "The weight was born with the model, inside the scope (line 91): it belongs to `MirroredStrategy`, with copies "
+        "on CPU:0 and CPU:1.",
+        "With the optimizer, made inside the scope (line 92), came `iterations`, of `MirroredStrategy` too.",
+        "The first `apply_gradients` (line 94) made the slot `momentum`, of `MirroredStrategy`.",
+        "In step 1 the gradients 1 and 2 add up to 3, and every copy goes from 1 to 0.7 alike.",
+        "After 2 steps every copy holds 0.13: it trains as one.",
+    ]
+
+
+def test_everything_inside_in_chinese() -> None:
+    sentences = told(scope_trace(*SUMMED), "zh")
+    assert sentences[3] == "第 1 步的梯度 1 和 2 相加得 3，每份拷贝都从 1 变为 0.7。"
+    assert "0.13" in sentences[4]
+
+
+def test_keras_3_refuses_an_optimizer_from_outside() -> None:
+    run = scope_trace(error=MESSAGES["mixing"], optimizer_scope="out", counter=PLAIN, slots=None)
+    sentences = told(run)
+    assert sentences[1].endswith("came `iterations`, a plain variable.")
+    assert sentences[2].startswith("`RuntimeError` in step 1, at line ")
+    assert "`optimizer.apply_gradients(zip(gradients, weights))`" in sentences[2]
+    assert "Keras 3 binds an optimizer" in sentences[3]
+    assert sentences[4] == "Smallest change: `optimizer_scope=in`."
+
+
+def test_one_replica_alone_and_why() -> None:
+    sentences = told(scope_trace(*[[each, 1.0] for each in ALONE], tensorflow="2.5.0", **DIRECT))
+    assert "Only the copy on CPU:0 trained, from 1 to 0.439 in 3 steps; the rest still hold 1." in sentences[2]
+    assert "no longer goes through `merge_call`" in sentences[3]
+    assert "2.4.1 does neither" in sentences[3]
+    assert sentences[-1] == "Smallest change: `step=strategy_run`."
+
+
+def test_the_same_step_on_the_version_before() -> None:
+    run = scope_trace(error=MESSAGES["slot_scope"], counter=None, slots=None, tensorflow="2.4.1", **DIRECT)
+    meaning = told(run)[2]
+    assert "asks the strategy that is active where it is called" in meaning
+    assert "From 2.5.0 on" in meaning
+
+
+@pytest.mark.parametrize(
+    ("settings", "trace", "words"),
+    [
+        ({"model_scope": "out"}, {"weight": PLAIN}, "asks the strategy that is active, `MirroredStrategy`"),
+        ({**DIRECT, "optimizer_scope": "out"}, {}, "made outside the scope, that is the default one"),
+        ({**DIRECT, "model": "subclassed"}, {"weight": PLAIN}, "first enters the strategy that the optimizer was made"),
+    ],
+)
+def test_a_slot_that_add_slot_refuses_on_2_5_0(settings: dict[str, Any], trace: dict[str, Any], words: str) -> None:
+    run = scope_trace(error=MESSAGES["slot_scope"], slots=None, tensorflow="2.5.0", **trace, **settings)
+    assert any(words in sentence for sentence in told(run))
+
+
+def test_copies_that_share_their_slots() -> None:
+    run = scope_trace([0.9, 0.81], optimizer_build="yes", optimizer_scope="out", slots=PLAIN, counter=PLAIN)
+    assert any("the slot `momentum` is one plain variable that all copies use" in sentence for sentence in told(run))
+
+
+def test_counting_each_replicas_step() -> None:
+    """1 - 0.1 * 3 = 0.7, but the plain counter says 2."""
+    run = scope_trace([0.7, 0.7], optimizer="sgd", optimizer_scope="out", counter=PLAIN, counts=[[2]])
+    assert "But `iterations` says 2 after 1 step" in " ".join(told(run))
+    assert told(run)[-1] == "Smallest change: `optimizer_scope=in`."
+
+
+def test_a_dummy_call_moves_nothing() -> None:
+    run = scope_trace(error=MESSAGES["colocate"], weight=PLAIN, slots=None, model_scope="out", dummy_call="in_scope")
+    assert told(run)[1] == "The dummy call moved nothing: a variable stays with the strategy it was born under."
+
+
+def test_fit_takes_the_mean() -> None:
+    assert told(scope_trace(*AVERAGED, loop="fit"))[3] == (
+        "`fit` takes the mean of the batch's gradients 1 and 2, which is 1.5, and every copy goes from 1 to 0.85 alike."
+    )
+
+
+def test_what_cannot_be_told_is_not_told() -> None:
+    assert "can't tell their sum from their mean" in told(scope_trace([0.9, 0.9], optimizer="adam"))[3]
+
+
+def test_every_cause_has_an_error_here() -> None:
+    assert {cause for _, cause in CAUSES} | {"assertion", "other"} == set(MESSAGES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("cause", MESSAGES)
+@pytest.mark.parametrize("settings", [{}, {"loop": "fit"}, DIRECT, {"step": "direct"}, {"optimizer": "sgd"}])
+def test_every_error_is_explained(cause: str, settings: dict[str, Any], language: Language) -> None:
+    fit = "history = model.fit(x, y, batch_size=REPLICAS, shuffle=False, verbose=0)"
+    at: dict[str, Any] = {"at": fit} if "loop" in settings else {}
+    for weight, tensorflow in itertools.product((PLAIN, None, MIRRORED), ("2.4.1", "2.5.0", "2.21.0")):
+        run = scope_trace(error=MESSAGES[cause], weight=weight, slots=None, tensorflow=tensorflow, **at, **settings)
+        sentences = told(run, language)
+        assert MESSAGES[cause][0] in " ".join(sentences)
+        assert 2 <= len(sentences) <= 6
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("run", RUNS)
+def test_every_story_is_whole_and_short(run: Trace, language: Language) -> None:
+    sentences = told(run, language)
+    assert 1 <= len(sentences) <= 7
+    for sentence in sentences:
+        assert "{" not in sentence
+        assert "None" not in sentence
+        assert sentence.count("`") % 2 == 0
+
+
+def test_an_unknown_error_is_quoted_as_code_and_not_too_long() -> None:
+    sentence = told(scope_trace(error=("RuntimeError", "a `tick`\nand " + "x" * 1000)))[-1]
+    assert sentence.startswith("TensorFlow's own words: `a 'tick' and xxx")
+    assert sentence.endswith("…`")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("status", ["timeout", "killed", "cancelled"])
+def test_a_stopped_run_says_how_far_it_came(status: str, language: Language) -> None:
+    whole = scope_trace(*SUMMED, steps=20)
+    for length in range(1, len(whole.events)):
+        sentences = told(cut(whole, length, status), language)
+        assert 1 <= len(sentences) <= 5
+    assert "20" in sentences[-1]
+    assert "2" in sentences[-1].replace("20", "")
+
+
+# ------------------------------------------------------------------------------------------------------- what mends it
+
+
+@pytest.mark.parametrize("run", [scope_trace(*SUMMED), scope_trace(*AVERAGED, loop="fit"), scope_trace()])
+def test_what_trains_needs_no_mending(run: Trace) -> None:
+    assert remedy(read(run)) is None
+
+
+def on_keras(run: Trace, keras: str) -> Trace:
+    return Trace(({**run.events[0], "keras": keras}, *run.events[1:]))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_keras_that_no_setting_mends_is_said_to_be_one(language: Language) -> None:
+    """Before 3.5 each copy goes its own way: -0.1 then -0.19, and twice that. Before 3.8 fit takes sums for means."""
+    apart = on_keras(scope_trace([0.9, 0.8], [0.71, 0.42]), "3.4.1")
+    assert read(apart).outcome == "diverged"
+    doubled = on_keras(scope_trace(*SUMMED, loop="fit"), "3.5.0")
+    assert read(doubled).outcome == "odd"
+    refused = on_keras(scope_trace(error=MESSAGES["mixing"], optimizer_scope="out"), "3.4.1")
+    for run in (apart, doubled, refused):
+        assert remedy(read(run)) is None
+    assert "3.4.1" in told(apart, language)[-1]
+    assert "3.5.0" in told(doubled, language)[-1]
+    assert remedy(read(on_keras(refused, "3.5.0"))) == {"optimizer_scope": "in"}
+
+
+Submit = Callable[..., Any]
+PLACES = ("in", "out")
+MODELS = ("functional", "sequential_deferred")
+GRID: list[dict[str, Any]] = [
+    *(
+        {"model": model, "model_scope": a, "optimizer_scope": b, "mode": mode}
+        for model, a, b, mode in itertools.product(MODELS, PLACES, PLACES, ("eager", "function"))
+    ),
+    *(
+        {"model": model, "optimizer": optimizer, "optimizer_scope": b, "apply_scope": c, "step": "direct"}
+        for model, optimizer, b, c in itertools.product(MODELS, ("sgd", "momentum"), PLACES, PLACES)
+    ),
+    *(
+        {"model": model, "model_scope": a, "optimizer_scope": b, "apply_scope": c, "loop": "fit", "mode": "function"}
+        for model, a, b, c in itertools.product(MODELS, PLACES, PLACES, PLACES)
+    ),
+    *({"model": m, "optimizer_scope": b, "optimizer_build": "yes"} for m, b in itertools.product(MODELS, PLACES)),
+    *({"model": m, "model_scope": "out", "dummy_call": d} for m in MODELS for d in ("in_scope", "out_of_scope")),
+    *({"model": "sequential_deferred", "optimizer": "sgd", "mode": mode} for mode in ("eager", "function")),
+    {"optimizer": "sgd", "optimizer_scope": "out"},
+]
+
+
+@pytest.mark.parametrize("version", ["2.21", "2.15.1", "2.5.0", "2.4.1"])
+def test_the_change_really_mends_it(submit_on: Submit, version: str) -> None:
+    """Whatever does not train, on any version: with what `remedy` changes it does, and with less it does not."""
+    tickets = [submit_on(version, "scope_placement", **settings) for settings in GRID]
+    mended: list[tuple[dict[str, Any], dict[str, str], Any]] = []
+    partly: list[tuple[dict[str, Any], dict[str, str], Any]] = []
+    for settings, ticket in zip(GRID, tickets, strict=True):
+        reading = read(ticket.result(240))
+        change = remedy(reading)
+        assert (change is None) == (reading.outcome == "trained"), (settings, reading.outcome)
+        if change:
+            mended.append((settings, change, submit_on(version, "scope_placement", **{**settings, **change})))
+            for name in change if len(change) > 1 else ():
+                less = {key: value for key, value in change.items() if key != name}
+                partly.append((settings, less, submit_on(version, "scope_placement", **{**settings, **less})))
+    assert len(mended) > 10
+    for settings, change, ticket in mended:
+        assert read(ticket.result(240)).outcome == "trained", (settings, change)
+    for settings, change, ticket in partly:
+        assert read(ticket.result(240)).outcome != "trained", (settings, change)
+
+
+def test_what_the_guide_leads_to(submit_on: Submit) -> None:
+    """Each link shows what it says: it trains, it raises, or it trains one copy and says nothing."""
+    expected = {
+        "all_in": "trained",
+        "model_out": "raised",
+        "deferred_out": "trained",
+        "optimizer_out": "raised",
+        "function": "raised",
+        "direct_old": "raised",
+        "direct_new": "one_replica",
+    }
+    assert [link.name for link in LESSON.guide] == list(expected)
+    for link in LESSON.guide:
+        trace = submit_on(link.tensorflow, "scope_placement", **link.settings).result(240)
+        assert read(trace).outcome == expected[link.name], link

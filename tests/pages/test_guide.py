@@ -1,0 +1,60 @@
+"""What leads on: the guide's buttons over the figure, and the one that mends a run."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from lessons.scope_placement.lesson import LESSON
+from tests.pages.test_app import _one_engine, app, drawn
+
+__all__ = ["_one_engine"]  # a fixture for each test here too
+PAGE = "pages/scope_placement.py"
+
+
+def press(test: AppTest, key: str) -> None:
+    test.button(key=key).click().run()
+    assert not test.exception, test.exception
+
+
+def query(test: AppTest) -> dict[str, str]:
+    """What the URL says; a word that stood in it before is a list of one."""
+    return {name: words if isinstance(words, str) else words[0] for name, words in test.query_params.items()}
+
+
+def test_following_a_link_sets_what_it_names_and_nothing_else() -> None:
+    test = app(PAGE, optimizer="adam", steps="5", lang="en", held="optimizer=sgd")
+    press(test, "guide-model_out")
+    assert query(test) == {"model_scope": "out", "lang": "en", "held": "optimizer=sgd"}
+    assert test.segmented_control(key="model_scope").value == "out"
+    assert test.slider(key="steps").value == 2
+    assert "ValueError" in drawn(test)  # beside the held run
+    press(test, "guide-all_in")
+    assert "model_scope" not in query(test)
+    assert "✓" in drawn(test)
+
+
+def test_a_link_to_another_version_goes_there_and_the_next_one_back() -> None:
+    test = app(PAGE)
+    (link,) = [link for link in LESSON.guide if link.name == "direct_new"]
+    press(test, f"guide-{link.name}")
+    assert query(test)["tf"] == link.tensorflow
+    press(test, "guide-all_in")
+    assert "tf" not in query(test)
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_failed_run_is_mended_by_a_click(locale: str) -> None:
+    test = app(PAGE, locale=locale, optimizer_scope="out", steps="3")
+    assert "RuntimeError" in drawn(test)
+    assert "`optimizer_scope=in`" in test.button(key="mend").label
+    press(test, "mend")
+    assert query(test)["steps"] == "3"
+    assert "optimizer_scope" not in query(test)
+    assert "✓" in drawn(test)
+    assert "mend" not in [button.key for button in test.button]
+
+
+def test_a_lesson_without_guide_or_remedy_has_no_such_buttons() -> None:
+    keys = [button.key or "" for button in app().button]
+    assert not [key for key in keys if key == "mend" or key.startswith("guide")]
