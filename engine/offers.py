@@ -34,12 +34,17 @@ class Offer:
     @property
     def command(self) -> str:
         """How a person gets it; "" where it is here, or where that is not known."""
-        if self.live:
-            return ""
-        try:
-            return wanted(self.versions.tensorflow, self.versions.keras if self.other_keras else None).command
-        except UnknownVersionError:
-            return ""
+        return (
+            "" if self.live else how_to_get(self.versions.tensorflow, self.versions.keras if self.other_keras else None)
+        )
+
+
+def how_to_get(tensorflow: str, keras: str | None = None) -> str:
+    """The command that installs a version; "" where there is no known way."""
+    try:
+        return wanted(tensorflow, keras).command
+    except UnknownVersionError:
+        return ""
 
 
 def offers(experiment: Experiment[Any], runtimes: Mapping[str, Runtime], recordings: Recordings) -> dict[str, Offer]:

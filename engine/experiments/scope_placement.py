@@ -139,7 +139,7 @@ SCOPE_PLACEMENT = Experiment(
             "keras": KERAS,
         },
         {"loss": ("mean_absolute_error",), "loop": ("custom", "fit"), "optimizer": ("sgd", "momentum"), "keras": KERAS},
-        {"cross_device": ("reduction_to_one", "hierarchical_copy"), "mode": MODES, "keras": KERAS},
+        {"model": MODELS, "cross_device": ("reduction_to_one", "hierarchical_copy"), "mode": MODES, "keras": KERAS},
         {"model": MODELS, "replicas": (1, 4), "keras": KERAS},
         {"model": MODELS, "steps": (1, 3), "keras": KERAS},
     ),

@@ -179,11 +179,7 @@ def _right(panel: Panel, names: Sequence[str], texts: Texts) -> go.Scatter:
     return go.Scatter(
         x=list(names),
         y=[value] * len(names),
-        mode="lines+text",
-        text=[number(value)],
-        textposition="top center",
-        textfont={"size": 11, "color": INK},
-        cliponaxis=False,
+        mode="lines",
         line={"color": EQUAL, "width": 2, "dash": "dash"},
         name=texts("timeline.right"),
         legendgroup="right",
@@ -205,8 +201,11 @@ def _traces(panel: Panel, points: Sequence[Point], names: Sequence[str], texts: 
             texts("timeline.nan") if odd else "" if value is None else number(value)
             for value, odd in zip(values, infinite, strict=True)
         ]
-        # What is right is told by the line; each point would tell it again.
-        near = [number(_expected(panel)) == word for word in said]
+        # What is right is told once, at the first point.
+        near = [
+            number(_expected(panel)) == word and point is not points[0]
+            for word, point in zip(said, points, strict=True)
+        ]
         labels = list(zip(said, near, points, strict=True))
         traces.append(
             go.Scatter(

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Request
-from engine.offers import Offer
+from engine.offers import Offer, how_to_get
 from engine.program import notebook
 from engine.runtimes import runtime_name
 from engine.settings import SettingsError
@@ -196,6 +196,9 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
         st.badge(f"Keras {start['keras']}", color="gray")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
         st.badge(words("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
+        if recording is not None:
+            keras = recording.keras if recording.other_keras else None
+            st.caption(words("version.get", command=how_to_get(recording.tensorflow, keras)), width="content")
 
 
 def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:

@@ -12,9 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Engine, EngineBusyError, Request, Ticket
 from engine.experiments import CannotRunError
+from engine.offers import how_to_get
 from engine.program import render
 from engine.recordings import Provenance, Recordings
-from engine.runtimes import RuntimeMissingError, UnknownVersionError, wanted
+from engine.runtimes import RuntimeMissingError
 from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts
@@ -141,9 +142,8 @@ def _missing(request: Request, error: RuntimeMissingError, words: Texts) -> str:
     if request.tensorflow is None:
         return words("run.missing", reason=str(error))
     name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
-    try:
-        command = wanted(request.tensorflow, request.keras).command
-    except UnknownVersionError:
+    command = how_to_get(request.tensorflow, request.keras)
+    if not command:
         return words("run.missing", reason=str(error))
     return words("run.no_recording", version=name, command=command)
 

@@ -45,7 +45,7 @@ def side_by_side(
     table, progress = st.empty(), st.empty()
     with together(engine, requests) as runs:
         while True:
-            rows = [_row(engine, columns[place], requests[place], found, place, texts) for place in range(len(columns))]
+            rows = [_row(engine, columns[place], found, place, texts) for place in range(len(columns))]
             outcomes = {columns[place].name: _outcome(shown, texts) for place, shown in found.items()}
             table.table(
                 _columns(rows, columns, requests, outcomes, reference, default, texts, mark=mark),
@@ -57,8 +57,8 @@ def side_by_side(
             progress.caption(texts("table.running", done=len(found), total=len(columns)))
             while not (ended := runs.ended(0.4)) and not runs.done:
                 progress.caption(texts("table.running", done=len(found), total=len(columns)))
-                if _any_starting(engine, requests, found):
-                    break
+                if any(_is_starting(engine, flavour) for flavour in columns):
+                    break  # its row says how far it is
             found |= ended
     progress.empty()
 
@@ -73,24 +73,22 @@ def _outcome(shown: Shown | None, texts: Texts) -> Outcome | None:
     return None if shown is None else outcome(shown.trace, texts)
 
 
-def _any_starting(engine: Engine, requests: Sequence[Request], found: Mapping[int, Shown | None]) -> bool:
-    waiting = [request for place, request in enumerate(requests) if place not in found]
-    return any(engine.state(request.tensorflow, request.keras).name == "starting" for request in waiting)
+def _is_starting(engine: Engine, flavour: Flavour) -> bool:
+    return flavour.offer.live and engine.state(flavour.offer.name).name == "starting"
 
 
 def _row(
     engine: Engine,
     flavour: Flavour,
-    request: Request,
     found: Mapping[int, Shown | None],
     place: int,
     texts: Texts,
 ) -> tuple[str, str]:
     """What came of a run, and where it ran, as Markdown."""
     if place not in found:
-        state = engine.state(request.tensorflow, request.keras)
-        if state.name == "starting":
-            return texts("table.starting", percent=int(100 * state.progress)), ""
+        if _is_starting(engine, flavour):
+            percent = int(100 * engine.state(flavour.offer.name).progress)
+            return texts("table.starting", percent=percent), ""
         return texts("table.waiting"), ""
     shown = found[place]
     if shown is None:

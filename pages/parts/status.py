@@ -95,8 +95,11 @@ def _here(entry: Entry, words: Texts) -> str:
 
 def _recorded(entry: Entry, words: Texts) -> str:
     """What there is to be seen where it is not installed."""
-    made = [shared_recordings().made_with(experiment).get(entry.name) for experiment in EXPERIMENTS.values()]
-    dates = sorted(provenance.date for provenance in made if provenance is not None)
-    if not dates:
+    made = {
+        name: made[entry.name].date
+        for name, experiment in EXPERIMENTS.items()
+        if entry.name in (made := shared_recordings().made_with(experiment))
+    }
+    if not made:
         return words("status.not_recorded")
-    return f"{RECORDED} {words('status.recordings', count=len(dates), date=dates[-1])}"
+    return f"{RECORDED} {', '.join(map(plain, made))} · {max(made.values())}"

@@ -94,8 +94,6 @@ def version_control(
                 label_visibility="collapsed",
                 width=160,
             )
-    if not chosen.live:
-        st.caption(words("version.get", version=chosen.name, command=chosen.command))
     return chosen
 
 
