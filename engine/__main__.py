@@ -14,6 +14,7 @@ import platform
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from engine.engine import Engine, Request, check_runs_on
@@ -36,6 +37,7 @@ from engine.runtimes import (
 from engine.settings import Problem, SettingsError
 
 ANSWERED, REFUSED, FAILED = 0, 2, 3
+SUBMITTED = 64  # requests that are given to the engine at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,8 +138,12 @@ def _run(options: argparse.Namespace) -> int:
         requests = [Request.of(options.experiment, _given(options), options.tf, options.keras)]
     status = ANSWERED
     with Engine() as engine:
-        for ticket in [engine.submit(request) for request in requests]:
-            trace = ticket.result()
+        # Not all at once: what the engine holds in its queue is bounded.
+        waiting = deque(engine.submit(request) for request in requests[:SUBMITTED])
+        for request in [*requests[SUBMITTED:], *[None] * len(waiting)]:
+            trace = waiting.popleft().result()
+            if request is not None:
+                waiting.append(engine.submit(request))
             print(trace.to_jsonl(), end="", flush=True)
             if not trace.answered:
                 print(f"{trace.status}: {trace.end['reason']}", trace.stderr, sep="\n", file=sys.stderr)
@@ -150,8 +156,9 @@ def _request(number: int, line: str) -> Request:
         return Request.from_json(line)
     except SettingsError:
         raise
-    except ValueError as error:
-        raise SettingsError([Problem(f"line {number}", line.strip(), f"a request as JSON ({error})")]) from None
+    except (ValueError, RecursionError) as error:
+        given = line.strip()[:80]
+        raise SettingsError([Problem(f"line {number}", given, f"a request as JSON ({error})")]) from None
 
 
 def _script(options: argparse.Namespace) -> int:

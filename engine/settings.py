@@ -94,6 +94,15 @@ class Settings(BaseModel):
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Validate what was given; what was not is filled in. Raises SettingsError, which names each problem."""
+        unknown = [name for name in given if name not in cls.model_fields]
+        if unknown:
+            allowed = "the settings " + ", ".join(cls.model_fields)
+            problems = [Problem(name, as_words(given[name])[:80], allowed) for name in unknown]
+            try:
+                cls.parse({name: value for name, value in given.items() if name in cls.model_fields})
+            except SettingsError as error:
+                problems += error.problems
+            raise SettingsError(problems)
         try:
             return cls.model_validate(dict(given))
         except ValidationError as error:
@@ -107,7 +116,7 @@ class Settings(BaseModel):
             # A check over several settings says itself which one it refuses: "name: what is allowed".
             if detail["loc"]:
                 name = str(detail["loc"][0])
-                allowed = declared[name].allowed if name in declared else "the settings " + ", ".join(declared)
+                allowed = declared[name].allowed
             else:
                 name, _, allowed = str(detail["ctx"]["error"]).partition(": ")
             value = given.get(name, getattr(cls.model_fields.get(name), "default", None))
@@ -165,6 +174,11 @@ def _from_words(value: Any, setting: Setting | None) -> Any:
     if setting is not None and setting.kind == "numbers":
         return [part.strip() for part in value.split(",")] if value else None
     return value
+
+
+def is_left_out(value: Any) -> bool:
+    """True for what leaves a setting to its default: nothing, an empty word, or `none` however it is written."""
+    return value is None or (isinstance(value, str) and value.strip().lower() in ("", NONE))
 
 
 def as_words(value: Any) -> str:

@@ -70,11 +70,18 @@ class WarmRuntime:
     def state(self) -> WarmState:
         seconds = time.monotonic() - self.began
         if self._ended:
-            last = self._errors.strip().splitlines()[-1:] or [f"exit status {self.process.returncode}"]
-            return WarmState("failed", seconds=seconds, reason=last[0])
+            return WarmState("failed", seconds=seconds, reason=self._why_it_ended())
         if self.info is not None:
             return WarmState("ready", 1.0, self.info["seconds"])
         return WarmState("starting", min(0.99, self._found / self.runtime.modules), seconds)
+
+    def _why_it_ended(self) -> str:
+        status = self.process.returncode
+        if status < 0:
+            return f"ended by {signal.Signals(-status).name}"
+        # TensorFlow's own notes (I0000 ...) are not why a Python ended.
+        lines = [line for line in self._errors.strip().splitlines() if not line.startswith(("I0000", "W0000"))]
+        return lines[-1] if lines else f"exit status {status}"
 
     @property
     def ready(self) -> bool:

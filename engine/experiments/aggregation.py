@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment
-from engine.settings import Settings
+from engine.settings import Settings, is_left_out
 from engine.versions import Versions
 
 Aggregation = Literal["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
@@ -38,7 +38,7 @@ class AggregationSettings(Settings):
     @classmethod
     def _default_gradients(cls, data: dict[str, object]) -> dict[str, object]:
         """0.1, 0.2, 0.3, ... one a replica; 1, 2, 3, ... where they must be whole."""
-        if data.get("gradients") not in (None, "", "none"):
+        if not is_left_out(data.get("gradients")):
             return data
         try:
             replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))

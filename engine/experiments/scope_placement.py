@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment
-from engine.settings import Problem, Settings, SettingsError
+from engine.settings import Problem, Settings, SettingsError, is_left_out
 from engine.versions import Versions
 
 Model = Literal["functional", "sequential_built", "sequential_deferred", "subclassed"]
@@ -47,7 +47,7 @@ class ScopePlacementSettings(Settings):
     @classmethod
     def _default_inputs(cls, data: dict[str, object]) -> dict[str, object]:
         """1, 2, 3, ... one a replica."""
-        if data.get("inputs") not in (None, "", "none"):
+        if not is_left_out(data.get("inputs")):
             return data
         try:
             replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))

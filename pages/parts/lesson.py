@@ -41,7 +41,7 @@ def lesson_page(lesson: AnyLesson) -> None:
     st.session_state["compare"] = "held" in st.query_params
     if "controls" in hidden:
         offer = version_control(shared_engine(), lesson.experiment, words, None)
-        request = _request(lesson, offer, words)
+        request = _request(lesson, offer)
         shown = _result(lesson, request, words, own, hidden, st.container(horizontal=True, gap="small"))
     else:
         left, right = st.columns([3, 8], gap="medium")
@@ -72,7 +72,7 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
         for name, setting in declared.items():
             if name not in lesson.first:
                 control(setting, model, lesson.name, words, own, disabled=name in off)
-    request = _request(lesson, offer, words)
+    request = _request(lesson, offer)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             words("page.reset"),
@@ -92,15 +92,22 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
     return request
 
 
-def _request(lesson: AnyLesson, offer: Offer | None, words: Texts) -> Request | None:
-    """What is asked for, or None where that can't be; then it is told."""
+def _request(lesson: AnyLesson, offer: Offer | None) -> Request | None:
+    """What is asked for, or None where that can't be (`_refused` tells why, where the result would be)."""
     model = lesson.experiment.settings
     try:
         return request_on(offer, lesson.experiment, model.parse(chosen(model)))
+    except SettingsError:
+        return None
+
+
+def _refused(lesson: AnyLesson, words: Texts) -> None:
+    model = lesson.experiment.settings
+    try:
+        model.parse(chosen(model))
     except SettingsError as error:
         for problem in error.problems:
             st.error(words("page.not_run", problem=told(problem, model, words)), icon=":material/error:")
-        return None
 
 
 def _hold(lesson: AnyLesson, request: Request | None, offer: Offer | None) -> None:
@@ -125,7 +132,7 @@ def _held(lesson: AnyLesson, words: Texts) -> Request | None:
     except SettingsError as error:
         for problem in error.problems:
             shown = told(problem, lesson.experiment.settings, words)
-            st.warning(words("page.refused", problem=shown), icon=":material/link_off:")
+            st.warning(words("page.held_refused", problem=shown), icon=":material/link_off:")
         return None
 
 
@@ -134,6 +141,7 @@ def _result(
 ) -> Shown | None:
     """Run, draw and tell; `line` is where the badges go. Returns what is shown, None where nothing could be."""
     if request is None:
+        _refused(lesson, words)
         return None
     held = _held(lesson, words)
     if held is None:
@@ -178,6 +186,8 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
     """What ran: versions, devices, seconds, and whether it ran just now, or where and when it was recorded."""
     start, recording = shown.trace.start, shown.recording
     with line:
+        if not shown.trace.answered:
+            return  # nothing ran to its end, so there is nothing to say of what ran
         if recording is not None:
             st.badge(
                 words("badge.recorded", date=recording.date, platform=recording.platform),
@@ -235,7 +245,7 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
     changed = changed_lines(before, program)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
-            words("code.script"),
+            f"{lesson.name}.py",
             program,
             file_name=f"{lesson.name}.py",
             mime="text/x-python",
@@ -251,7 +261,7 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
             help=words("code.notebook_help"),
             on_click="ignore",
         )
-        note = words("code.about")
+        note = words("code.about", file=f"{lesson.name}.py")
         if changed:
             note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
         st.caption(note, width="stretch")

@@ -74,6 +74,7 @@ def test_nonsense_is_refused_or_valid_but_never_crashes(nonsense: dict[str, Any]
         ({"learning_rate": "nan"}, "learning_rate: 'nan' was given; allowed: a number from 0.001 to 100"),
         ({"learning_rate": "none"}, "learning_rate: 'none' was given; allowed: a number from 0.001 to 100"),
         ({"clipnorm": "0"}, "clipnorm: '0' was given; allowed: a number from 0.001 to 1000, or none"),
+        ({"\udcff": "1"}, "\udcff: '1' was given; allowed: the settings aggregation, route,"),
         ({"gradients": "1,2,3"}, "gradients: '1,2,3' was given; allowed: 2 numbers, one a replica, as replicas=2"),
         (
             {"replicas": "3", "gradients": "1"},
@@ -120,3 +121,8 @@ def test_defaults_are_accepted_and_need_no_words(experiment: Any) -> None:
 def test_an_unknown_experiment_is_refused() -> None:
     with pytest.raises(UnknownExperimentError, match="'nope' was given; allowed: aggregation"):
         find_experiment("nope")
+
+
+@pytest.mark.parametrize("nothing", ["", " ", "none", "None", " NONE ", None])
+def test_a_list_that_is_left_out_follows_from_the_others(nothing: str | None) -> None:
+    assert AggregationSettings.parse({"gradients": nothing, "replicas": 3}).gradients == (0.1, 0.2, 0.3)
