@@ -42,6 +42,10 @@ PATHS = (
 NOISE = (
     # The frames of a stack beside the program's own: the engine's, and those within TensorFlow.
     (re.compile(r'^ *File "(?!script\.py").*\n+', re.MULTILINE), ""),
+    (re.compile(r"^ *\S*engine/parent\.py:\d+ .*\n", re.MULTILINE), ""),
+    # Of several operations of a graph that fail, which is the first is a matter of threads.
+    (re.compile(r"\AGraph execution error:.*?\(0\) ([^\n]*).*", re.DOTALL), r"Graph execution error: \1"),
+    (re.compile(r"\bPlaceholder_\d+"), "Placeholder"),
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"\b(id=|(?:__inference|__forward|__backward)_\w*?_)\d+"), r"\1"),
 )

@@ -47,7 +47,8 @@ def grid_html(
             begin = '<tr class="first">' if place == 0 else "<tr>"
             body += f"{begin}{head}{own}{''.join(map(_cell, cells))}</tr>"
     return (
-        f'<div class="grid" tabindex="0"><table aria-label="{html.escape(name)}">'
+        # It scrolls by itself, also in the moment before the page's style is there.
+        f'<div class="grid" style="overflow-x: auto" tabindex="0"><table aria-label="{html.escape(name)}">'
         f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

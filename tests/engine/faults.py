@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
+from engine.engine import Request
 from engine.experiments import Experiment
 from engine.settings import Settings
 
@@ -41,4 +43,13 @@ class FaultSettings(Settings):
     number: int = 0
 
 
-FAULTS = Experiment("faults", "faults", FaultSettings, lambda settings: [], deterministic=False, seconds=2.0)
+FAULTS = Experiment("faults", "faults", FaultSettings, lambda settings: [], deterministic=False, seconds=60.0)
+# For the programs that end at their deadline and no sooner. The others have time, however slow the machine is.
+HASTY = replace(FAULTS, seconds=2.0)
+ENDLESS = {"sleeps", "loops", "ignores signals", "complains"}
+
+
+def fault(program: str, number: int = 0, version: str | None = None) -> Request:
+    """Asks for a run of one of the programs."""
+    experiment = HASTY if program in ENDLESS else FAULTS
+    return Request(experiment, FaultSettings.parse({"program": program, "number": number}), version)

@@ -17,7 +17,7 @@ from engine import engine as engine_module
 from engine.engine import Engine, EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
-from tests.engine.faults import FAULTS, PROGRAMS, FaultSettings
+from tests.engine.faults import FAULTS, PROGRAMS, fault
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def programs() -> Iterator[None]:
         engine_module,
         "render",
         lambda experiment, settings, versions: (
-            PROGRAMS[settings.program] if experiment is FAULTS else real(experiment, settings, versions)
+            PROGRAMS[settings.program] if experiment.name == FAULTS.name else real(experiment, settings, versions)
         ),
     )
     yield
@@ -44,10 +44,6 @@ def small(programs: None) -> Iterator[Engine]:  # noqa: ARG001  the programs mus
     with Engine(slots=2, memory=1 << 30, output=200_000) as engine:
         engine.warm_up()
         yield engine
-
-
-def fault(program: str, number: int = 0) -> Request:
-    return Request(FAULTS, FaultSettings.parse({"program": program, "number": number}))
 
 
 def aggregation(**settings: Any) -> Request:
@@ -295,15 +291,15 @@ def test_import_progress_is_told() -> None:
 APP = """
 import sys, time
 from engine.engine import Engine, Request
-from tests.engine import faults, test_engine
+from tests.engine import faults
 import engine.engine as module
 module.render = lambda experiment, settings, versions: faults.PROGRAMS["sleeps"]
-faults.FAULTS.__dict__["seconds"] = 60.0
+faults.HASTY.__dict__["seconds"] = 60.0
 engine = Engine(slots=2)
 engine.warm_up()
 print(engine._workplace, flush=True)
 if "importing" not in sys.argv:
-    tickets = [engine.submit(test_engine.fault("sleeps", number)) for number in range(4)]
+    tickets = [engine.submit(faults.fault("sleeps", number)) for number in range(4)]
     while len([job for job in engine._running.values() if job.pid]) < 2: time.sleep(0.05)
 print(*engine.pids(), *[job.pid for job in engine._running.values()], flush=True)
 time.sleep(60)

@@ -12,7 +12,7 @@ from engine.engine import Engine, Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in
-from tests.engine.faults import FAULTS, PROGRAMS, FaultSettings
+from tests.engine.faults import PROGRAMS, fault
 from tests.engine.test_engine import alive, until
 
 VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
@@ -50,7 +50,7 @@ def start(many: dict[str, Runtime]) -> Iterator[Callable[..., Engine]]:
 
 
 def nap(version: str, number: int = 0, program: str = "naps") -> Request:
-    return Request(FAULTS, FaultSettings.parse({"program": program, "number": number}), version)
+    return fault(program, number, version)
 
 
 def warm(engine: Engine) -> list[str]:

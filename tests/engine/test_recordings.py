@@ -33,12 +33,8 @@ RECORDINGS = Recordings()
 EVERY = [(name, runtime) for name, experiment in EXPERIMENTS.items() for runtime in RECORDINGS.made_with(experiment)]
 
 
-# The runs of the other experiments are asserted cell by cell in test_scope_placement.py and test_fit.py.
-REPLAYED = [(name, runtime) for name, runtime in EVERY if name == "aggregation"]
-
-
 @pytest.mark.timeout(1800)  # hundreds of runs; a busy machine takes its time
-@pytest.mark.parametrize(("name", "runtime"), REPLAYED)
+@pytest.mark.parametrize(("name", "runtime"), EVERY)
 def test_a_run_is_what_its_recording_says(
     engine: Engine, submit_on: Callable[..., Ticket], name: str, runtime: str
 ) -> None:
@@ -157,6 +153,11 @@ def trace_with(message: str, python: str = "3.8.18") -> Trace:
         ("(id=140223) refused", "(id=7) refused"),
         ("[Op:__inference_train_step_311]", "[Op:__inference_train_step_42]"),
         ('x\n  File "engine/parent.py", line 391, in <module>\n\ny', 'x\n  File "engine/parent.py", line 3, in f\n\ny'),
+        ("x\n    engine/parent.py:306 join\n    y", "x\n    /somewhere/engine/parent.py:9 join\n    y"),
+        (
+            "Graph execution error:\n\nx\n2 root errors\n  (0) A:  feed 'a/Placeholder_1'\n\t [[b]]\n  (1) A:  c",
+            "Graph execution error:\n\ny\n2 root errors\n  (0) A:  feed 'a/Placeholder'\n  (1) A:  d",
+        ),
     ],
 )
 def test_noise(one: str, other: str) -> None:
