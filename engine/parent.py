@@ -222,6 +222,8 @@ class Parent:
 
             # tf.keras is imported when it is first asked for; so ask before any run is forked.
             tensorflow.keras.optimizers.SGD  # noqa: B018
+            # So is tf.contrib, which TensorFlow 1 has: some seconds.
+            getattr(getattr(tensorflow, "contrib", None), "training", None)
             # From 2.6 to 2.15 it is a package of its own, which alone knows its version.
             keras = getattr(tensorflow.keras, "__version__", "") or sys.modules["keras"].__version__
             # Keras 2 beside Keras 3, for the programs that say so: half a second and 7 MiB.

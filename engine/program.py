@@ -32,7 +32,8 @@ def _environment() -> Environment:
 def render(experiment: Experiment[Any], settings: Settings, versions: Versions) -> str:
     """The program: complete, and exactly what runs. Only validated settings reach the template."""
     template = _environment().get_template(experiment.template)
-    cluster = {"tasks": experiment.tasks(settings), "serving": experiment.serving}
+    tasks = experiment.tasks(settings)
+    cluster = {"tasks": tasks, "serving": [job for job in experiment.serving if job in tasks]}
     return template.render(settings.model_dump(), **cluster, **experiment.context(settings, versions)).lstrip("\n")
 
 
