@@ -176,7 +176,7 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
 def _figure(lesson: AnyLesson, shown: Shown, words: Texts, own: Texts, name: str) -> None:
     trace = shown.trace
     if not trace.answered:
-        reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
+        reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"], task=trace.end.get("task", ""))
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
     st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
