@@ -17,7 +17,7 @@ class MultiWorkerSettings(Settings):
     workers: int = Field(default=2, ge=1, le=4)
     steps: int = Field(default=6, ge=1, le=20)
     optimizers: int = Field(default=1, ge=1, le=3)
-    gradients: tuple[Gradient, ...] | None = None
+    gradients: tuple[Gradient, ...] | None = Field(default=None, description="one a worker")
     learning_rate: float = Field(default=0.1, ge=0.001, le=100)
     momentum: float = Field(default=0.0, ge=0, le=0.99)
 
@@ -42,7 +42,11 @@ class MultiWorkerSettings(Settings):
 
 def names(settings: MultiWorkerSettings, versions: Versions) -> dict[str, Any]:
     groups = list(GROUPS.items())[: settings.optimizers]
-    return {"rates": {name: round(settings.learning_rate * times, 6) for name, times in groups}, "k": "tf.keras"}
+    return {
+        "rates": {name: round(settings.learning_rate * times, 6) for name, times in groups},
+        "k": "tf.keras",
+        "build": versions.keras_numbers >= (2, 11),
+    }
 
 
 def cluster(settings: MultiWorkerSettings) -> dict[str, int]:
@@ -51,9 +55,14 @@ def cluster(settings: MultiWorkerSettings) -> dict[str, int]:
     return {"chief": 1, "ps": 1, "worker": settings.workers}
 
 
+def serving(settings: MultiWorkerSettings) -> tuple[str, ...]:
+    """The jobs that do what a chief sends them, and go on for ever."""
+    return () if settings.strategy == "multi_worker" else ("ps", "worker")
+
+
 def logical_devices(settings: MultiWorkerSettings) -> list[str]:
-    """One a task, in TensorFlow's form."""
-    return [f"/job:{job}/task:{index}" for job, count in cluster(settings).items() for index in range(count)]
+    """The tasks, as a badge names them."""
+    return [f"{job}:{index}" for job, count in cluster(settings).items() for index in range(count)]
 
 
 MULTI_WORKER = Experiment(
@@ -63,6 +72,7 @@ MULTI_WORKER = Experiment(
     devices=logical_devices,
     context=names,
     tasks=cluster,
+    serving=serving,
     deterministic=False,
     seconds=60,
 )

@@ -1,4 +1,4 @@
-"""The experiment `sync_replicas`: SyncReplicasOptimizer on a live cluster, with its tokens, stale gradients and deadlocks."""
+"""The experiment `sync_replicas`: SyncReplicasOptimizer on a live cluster: tokens, stale gradients, deadlocks."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class SyncReplicasSettings(Settings):
     tokens: Literal["hook", "zero", "twice", "none", "first_hook_only"] = "hook"
     barrier: Literal["yes", "no"] = "yes"
     sync: Literal["yes", "no"] = "yes"
-    gradients: tuple[Gradient, ...] | None = None
-    delays: tuple[Delay, ...] | None = None
+    gradients: tuple[Gradient, ...] | None = Field(default=None, description="one a worker")
+    delays: tuple[Delay, ...] | None = Field(default=None, description="one a worker")
     learning_rate: float = Field(default=0.1, ge=0.001, le=100)
     momentum: float = Field(default=0.0, ge=0, le=0.99)
     moving_average: Literal["none", "own", "all"] = "none"
@@ -99,18 +99,13 @@ def cluster(settings: SyncReplicasSettings) -> dict[str, int]:
 
 
 def logical_devices(settings: SyncReplicasSettings) -> list[str]:
-    """One a task, in TensorFlow's form."""
-    return [f"/job:{job}/task:{index}" for job, count in cluster(settings).items() for index in range(count)]
+    """The tasks, as a badge names them."""
+    return [f"{job}:{index}" for job, count in cluster(settings).items() for index in range(count)]
 
 
 def killed(settings: SyncReplicasSettings) -> list[str]:
     """The worker that the program is to kill."""
     return [] if settings.kill_worker is None else [f"worker:{settings.kill_worker}"]
-
-
-def first_and_newest(versions: Versions) -> bool:
-    """SyncReplicasOptimizer is TensorFlow 1's; the 2.x ones still have it as compat.v1."""
-    return True
 
 
 SYNC_REPLICAS = Experiment(
@@ -119,7 +114,7 @@ SYNC_REPLICAS = Experiment(
     settings=SyncReplicasSettings,
     devices=logical_devices,
     context=names,
-    runs_on=first_and_newest,
+    runs_on=lambda versions: versions.tensorflow_numbers >= (1, 15),
     deterministic=False,
     tasks=cluster,
     mortal=killed,
