@@ -15,11 +15,13 @@ from lessons.placement.reading import Copy, Process, Reading
 from lessons.placement.story import name, size
 from lessons.player import (
     BLUE,
+    DARK,
     DRIFTED,
     EDGE,
     EQUAL,
     FAILED,
     INK,
+    LIGHT,
     PALE,
     PURPLE,
     UNUSED,
@@ -35,7 +37,7 @@ from lessons.player import (
 )
 
 PHASES: Final = ("graph", "placed", "write", "read")
-_TITLE, _ROW, _FOOT, _BETWEEN, _BANNER = 30, 34, 30, 34, 40
+_TITLE, _ROW, _FOOT, _BETWEEN, _BANNER = 30, 34, 30, 26, 44
 _PAD = 0.012
 
 
@@ -105,8 +107,8 @@ class _Drawing:
 
     def hand(self, worker: int) -> tuple[float, float]:
         """Where a worker has what it writes or has read."""
-        left, right = self.span(("worker", worker))
-        return (left + right) / 2, self.bottoms["worker"] - _FOOT / 2
+        left, _ = self.span(("worker", worker))
+        return left + _PAD + 0.008, self.bottoms["worker"] - _FOOT / 2
 
     def end(self, copy: Copy) -> tuple[float, float]:
         """Where a value comes to a variable."""
@@ -119,6 +121,9 @@ class _Drawing:
         return [
             filled(BLUE),
             filled(PURPLE),
+            filled(EQUAL),
+            filled(DRIFTED),
+            filled(FAILED),
             {"mode": "markers", "marker": {"line": {"width": 0}}},
             {"mode": "text"},
             {"mode": "text"},
@@ -128,6 +133,7 @@ class _Drawing:
         return [
             self._bars(phase, "ps"),
             self._bars(phase, "worker"),
+            *(self._banner(phase, kind) for kind in ("shared", "differs", "raised")),
             self._dots(phase),
             self._values(phase),
             self._words(phase),
@@ -152,7 +158,7 @@ class _Drawing:
         points = Points()
         for copy in self.reading.copies:
             if self.reading.uses.get(0, {}).get(copy.variable) == copy.process:
-                at = self.hand(0) if phase in ("graph", "placed") else self.end(copy)
+                at = self.end(copy) if phase in ("write", "read") else self.hand(0)
                 shown = phase == "write"
                 points.add(*at, "", opacity=float(shown), color=EQUAL, size=11)
         for worker in self.reading.read:
@@ -172,38 +178,46 @@ class _Drawing:
             value = self._value(copy, phase)
             x, y = self.end(copy)
             text = "" if phase == "graph" else f"<b>{number(value)}</b>"
-            points.add(x, y, text, ink=EQUAL if value else UNUSED, pixels=14, anchor="middle center")
+            points.add(x, y, text, ink=INK if value else UNUSED, pixels=14, anchor="middle center")
         if not points.columns:
             points.add(0, 0, "", ink=INK, pixels=12, anchor="middle center")
         return points.trace()
+
+    @property
+    def _kind(self) -> str:
+        """Which colour the outcome has; "" for none."""
+        if self.reading.outcome in ("shared", "raised"):
+            return self.reading.outcome
+        return "differs" if self.reading.outcome in ("own", "mixed") else ""
+
+    def _ends(self, phase: str) -> bool:
+        """Whether the outcome is told in this picture: it is the last."""
+        return phase == "read" or not self.reading.written or (phase == "write" and not self.reading.read)
+
+    def _banner(self, phase: str, kind: str) -> dict[str, Any]:
+        """The ground of the outcome, there in the last picture."""
+        top, bottom = self.height - _BANNER + 6, self.height - 4
+        here = self._ends(phase) and self._kind == kind
+        return rectangles([(0.5 - _PAD / 2, top, 0.5 - _PAD / 2, bottom) if not here else (0.006, top, 0.994, bottom)])
 
     def _words(self, phase: str) -> dict[str, Any]:
         reading, texts = self.reading, self.texts
         points = Points()
         for _, worker in self.of("worker"):
             x, y = self.hand(worker)
-            text, ink = "", INK
+            text = ""
             if reading.outcome == "raised" and reading.error is not None:
-                text, ink = reading.error["type"], FAILED
+                text = reading.error["type"]
             elif worker == 0 and reading.written and phase in ("write", "read"):
-                text, ink = texts("figure.writes", value=number(max(reading.written.values()))), EQUAL
+                text = texts("figure.writes", value=number(max(reading.written.values())))
             elif worker in reading.read and phase == "read":
                 values = sorted(set(reading.read[worker].values()))
-                same = set(values) == set(reading.written.values())
                 text = texts("figure.reads", value=texts("list.comma").join(map(number, values)))
-                ink = EQUAL if same else DRIFTED
-            points.add(x, y - 1, f"<b>{text}</b>" if text else "", ink=ink, pixels=14, anchor="top center")
-        last = phase == "read" or (phase == "write" and not reading.read) or not reading.written
-        ink = {"shared": EQUAL, "raised": FAILED}.get(reading.outcome, DRIFTED if reading.read else INK)
-        text = outcome(reading, texts) if last else texts(f"figure.phase.{phase}")
-        points.add(
-            0.5,
-            self.height - _BANNER / 2,
-            f"<b>{text}</b>",
-            ink=ink if last else INK,
-            pixels=15,
-            anchor="middle center",
-        )
+            points.add(x + 0.012, y, f"<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
+        ends = self._ends(phase)
+        text = outcome(reading, texts) if ends else texts(f"figure.phase.{phase}")
+        ink = {"shared": LIGHT, "raised": LIGHT, "differs": DARK}.get(self._kind, INK) if ends else INK
+        points.add(0.5, self.height - _BANNER / 2 + 1, f"<b>{text}</b>", ink=ink, pixels=15, anchor="middle center")
         return points.trace()
 
     # ---- what stays ----
