@@ -142,6 +142,6 @@ def test_nothing_is_wider_than_the_window(
         ):
             page.goto(address + path)
             expect(page.locator(there).first).to_be_visible(timeout=FIRST_RUN)
-            main = page.locator("[data-testid=stMain]")
             # The style may come a moment after what it is for.
-            assert until(lambda main=main: main.evaluate("main => main.scrollWidth") <= width), path
+            fits = "width => document.querySelector('[data-testid=stMain]').scrollWidth <= width"
+            page.wait_for_function(fits, arg=width)
