@@ -8,6 +8,7 @@ an installation did not come to its end.
 from __future__ import annotations
 
 import argparse
+import errno
 import itertools
 import os
 import platform
@@ -62,10 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return FAILED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return ANSWERED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _say_no_more()
+        print(f"the output could not be written whole: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return 130  # as a shell reports Ctrl-C
+
+
+def _say_no_more() -> None:
+    """Standard output takes nothing any more, so what Python still holds for it must go elsewhere at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
