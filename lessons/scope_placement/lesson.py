@@ -18,7 +18,8 @@ def unused(settings: ScopePlacementSettings) -> frozenset[str]:
 LESSON = Lesson(
     name="scope_placement",
     experiment=SCOPE_PLACEMENT,
-    first=("model_scope", "optimizer_scope", "apply_scope", "model", "step"),
+    places=("model_scope", "optimizer_scope", "apply_scope"),
+    first=("model", "step", "optimizer", "mode"),
     unused=unused,
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import streamlit as st
 
+from pages.parts.address import tell_unknown
+from pages.parts.shell import texts
+
 
 def choice(
     name: str,
@@ -19,6 +22,8 @@ def choice(
     """One of the options; the first is the default, and leaves the URL clean. With `forget`, a choice takes everything
     out of the URL that is not among `keep`, because it belongs to the choice before."""
     given = st.query_params.get(name)
+    if given is not None:
+        tell_unknown(name, given, options, texts())
     value = given if given is not None and given in options else options[0]
     key = f"choice-{name}"
     st.session_state[key] = value

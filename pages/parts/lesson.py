@@ -16,16 +16,18 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.address import read_address, tell_problems, told
+from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
 from pages.parts.running import Shown, run
+from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
+HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
 PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
@@ -33,8 +35,10 @@ def lesson_page(lesson: AnyLesson) -> None:
     """The whole page. What the visitor chose is in the URL, so that a link reopens exactly this."""
     words, own = texts(), lesson_texts(lesson.name)
     model = lesson.experiment.settings
-    hidden = set(st.query_params.get("hide", "").split(","))
+    hidden = {word for word in st.query_params.get("hide", "").split(",") if word}
     st.title(own("question"), anchor=False)
+    for word in hidden:
+        tell_unknown("hide", word, HIDEABLE, words)
     read_address(model, lesson.name)
     tell_problems(model, words)
     # A held run is in the URL too; the switch shows whether there is one.
@@ -66,6 +70,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
     except SettingsError:
         off = frozenset()
     st.markdown(own("intro"))
+    if lesson.places:
+        scope_box(lesson, own)
     for name in lesson.first:
         control(declared[name], model, lesson.name, words, own, disabled=name in off)
     with st.expander(words("page.more"), icon=":material/tune:"):
@@ -151,7 +157,7 @@ def _result(
             _figure(lesson, shown, words, own, "now")
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    if shown is not None and "story" not in hidden:
+    if shown is not None and "story" not in hidden and len(shown.trace.events) > 2:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -179,6 +185,8 @@ def _figure(lesson: AnyLesson, shown: Shown, words: Texts, own: Texts, name: str
         reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
+        if len(trace.events) == 2:  # the engine's own: nothing of the program was seen
+            return
     st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
 
 
@@ -202,8 +210,7 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
                 color="green",
                 help=words("badge.kept_help" if shown.kept else "badge.live_help"),
             )
-        st.badge(f"TensorFlow {start['tensorflow']}", color="orange")
-        st.badge(f"Keras {start['keras']}", color="gray")
+        st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
         st.badge(words("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
         if recording is not None:

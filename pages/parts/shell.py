@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from lessons.language import LANGUAGES, Language, Texts, negotiate
+from pages.parts.address import tell_unknown
 
 ROOT = Path(__file__).parents[2]
 LESSONS = ("aggregation", "scope_placement")
@@ -45,6 +46,7 @@ def choose_language() -> Language:
     language = chosen_language()
     if "lang" in st.query_params:
         st.session_state[CHOSEN_LANGUAGE] = language
+        tell_unknown("lang", st.query_params["lang"], LANGUAGES, texts(language))
     elif CHOSEN_LANGUAGE in st.session_state:
         st.query_params["lang"] = language  # Streamlit drops it from the URL when the page is switched
     st.session_state["language"] = language
