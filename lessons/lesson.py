@@ -30,6 +30,18 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """A question on a run that is not shown yet: its answers, and which of them a trace shows to be right.
+
+    Its texts are `predict.question`, `predict.options.{option}`, and `predict.missed.{option}`: what to think of for
+    those who chose it and were wrong.
+    """
+
+    options: Sequence[str]
+    answers: Callable[[Trace], frozenset[str]]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
@@ -50,6 +62,7 @@ class Lesson(Generic[S]):
     remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
+    prediction: Prediction | None = None
 
 
 AnyLesson = Lesson[Any]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSettings
-from lessons.lesson import Lesson, Link
+from engine.trace import Trace
+from lessons.lesson import Lesson, Link, Prediction
 from lessons.scope_placement.figure import alternative, figure
 from lessons.scope_placement.reading import read
 from lessons.scope_placement.remedy import remedy
@@ -13,6 +14,12 @@ from lessons.scope_placement.story import what_happened
 def unused(settings: ScopePlacementSettings) -> frozenset[str]:
     """The settings that change nothing: fit calls strategy.run by itself."""
     return frozenset({"step"} if settings.loop == "fit" else ())
+
+
+def answers(trace: Trace) -> frozenset[str]:
+    """Whether it trains as one, goes wrong without a word, or is refused."""
+    outcome = read(trace).outcome
+    return frozenset({{"trained": "as_one", "raised": "error"}.get(outcome, "not_as_one")})
 
 
 LESSON = Lesson(
@@ -25,6 +32,7 @@ LESSON = Lesson(
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
     remedy=lambda trace: remedy(read(trace)),
+    prediction=Prediction(("as_one", "not_as_one", "error"), answers),
     guide=(
         Link("all_in", {}),
         Link("model_out", {"model_scope": "out"}),

@@ -17,7 +17,7 @@ def choice(
     shown: Callable[[str], str] = str,
     *,
     forget: bool = False,
-    keep: Collection[str] = ("lang", "hide", "embed", "embed_options"),
+    keep: Collection[str] = ("lang", "hide", "predict", "embed", "embed_options"),
 ) -> str:
     """One of the options; the first is the default, and leaves the URL clean. With `forget`, a choice takes everything
     out of the URL that is not among `keep`, because it belongs to the choice before."""

@@ -21,6 +21,7 @@ from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
+from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
@@ -95,6 +96,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
             args=(lesson, request, offer),
             disabled=request is None,
         )
+        if lesson.prediction is not None:
+            predict_switch(words)
     return request
 
 
@@ -154,6 +157,10 @@ def _result(
         shown = run(shared_engine(), request, words)
         if shown is not None:
             _badges(shown, words, line)
+            if is_asked(lesson, request) and shown.trace.answered:
+                ask(lesson, request, words, own)
+                return shown
+            verdict(lesson, request, shown.trace, words, own)
             _figure(lesson, shown, words, own, "now")
     else:
         shown = _side_by_side(lesson, held, request, words, own)
@@ -229,6 +236,10 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
 
 def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
     """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+    if shown is not None and is_asked(lesson, request):
+        with st.tabs([words("page.code")])[0]:  # the rest would tell
+            _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
+        return
     names = [words("page.code"), words("page.trace")] if shown else []
     *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
     if shown is not None:
