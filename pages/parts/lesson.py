@@ -283,7 +283,8 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
         if changed:
             note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
         st.caption(note, width="stretch")
-    st.html(program_html(program, changed, trace.error["line"] if trace.error else None))
+    raised = trace.error["line"] if trace.error else None
+    st.html(program_html(program, changed, raised, words("code.reporting")))
 
 
 def _trace(trace: Trace, words: Texts) -> None:
