@@ -36,7 +36,9 @@ class Lesson(Generic[S]):
     `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look.
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
+    figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
+    the blink of an eye, and its height is always the same.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Lesson(Generic[S]):
     story: Callable[[Trace, Texts], Sequence[str]]
     remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
+    live: bool = False
 
 
 AnyLesson = Lesson[Any]
