@@ -183,6 +183,11 @@ class Ticket:
         """How many runs are before this one: 0 when it is under way or done."""
         return self._engine._place(self)
 
+    def so_far(self) -> Trace:
+        """What the run has said up to now: a trace of status `running`, or the whole one where it has ended. A run that
+        lost its parent begins again, and so does this; one that waits has but its `run` event. Any thread may ask."""
+        return self._engine._so_far(self)
+
     def cancel(self) -> None:
         """Nobody waits for this ticket any more. A run that no other ticket wants is killed."""
         self._engine._cancel(self)
@@ -377,6 +382,13 @@ class Engine:
                     return place
         return 0
 
+    def _so_far(self, ticket: Ticket) -> Trace:
+        with self._lock:
+            if ticket._trace is not None:
+                return ticket._trace
+            (job,) = (job for job in self._jobs.values() if ticket in job.tickets)
+            return Trace((self._start_event(job), *job.events))
+
     def _dispatch(self) -> None:
         """Start what can be started: the next session's next job whose parent is ready, while a slot is free."""
         self._start_parents()
@@ -544,6 +556,7 @@ class Engine:
             if job.pid is not None:
                 _kill_group(job.pid)
             job.warm = job.pid = None
+            job.events = []
             if not job.tickets:
                 continue
             if job.attempts >= ATTEMPTS:

@@ -49,7 +49,9 @@ class Lesson(Generic[S]):
     those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look.
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
+    figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
+    the blink of an eye, and its height is always the same.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Lesson(Generic[S]):
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
     prediction: Prediction | None = None
+    live: bool = False
 
 
 AnyLesson = Lesson[Any]

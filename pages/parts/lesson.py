@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -154,17 +155,11 @@ def _result(
         return None
     held = _held(lesson, words)
     if held is None:
-        shown = run(shared_engine(), request, words)
-        if shown is not None:
-            _badges(shown, words, line)
-            if is_asked(lesson, request) and shown.trace.answered:
-                ask(lesson, request, words, own)
-                return shown
-            verdict(lesson, request, shown.trace, words, own)
-            _figure(lesson, shown, words, own, "now")
+        shown = _run_and_draw(lesson, request, words, own, "now", line)
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    if shown is not None and "story" not in hidden and len(shown.trace.events) > 2:
+    told = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
+    if shown is not None and told and "story" not in hidden:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -179,22 +174,46 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
             st.markdown(
                 f"**{words(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
             )
-            shown = run(shared_engine(), request, words)
-            if shown is not None:
-                _badges(shown, words, st.container(horizontal=True, gap="small"))
-                _figure(lesson, shown, words, own, name)
+            badges = st.container(horizontal=True, gap="small")
+            shown = _run_and_draw(lesson, request, words, own, name, badges)
     return shown
 
 
-def _figure(lesson: AnyLesson, shown: Shown, words: Texts, own: Texts, name: str) -> None:
-    trace = shown.trace
+def _run_and_draw(
+    lesson: AnyLesson, request: Request, words: Texts, own: Texts, name: str, badges: DeltaGenerator
+) -> Shown | None:
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
+    above, below = st.container(), st.container()
+    place: DeltaGenerator | None = None
+    pictures = itertools.count()
+
+    def draw(trace: Trace, key: str = "") -> None:
+        # The picture before this run stays until there is another; an empty place would take it away at once.
+        nonlocal place
+        place = place or below.empty()
+        key = key or f"live-{name}-{next(pictures)}"
+        place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
+
+    covered = is_asked(lesson, request)
+    with above:
+        shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
+        if shown is not None:
+            _badges(shown, words, badges)
+            _told_if_stopped(shown.trace, words, name)
+            if covered and shown.trace.answered:
+                ask(lesson, request, words, own)
+                return shown
+            verdict(lesson, request, shown.trace, words, own)
+    if shown is not None and len(shown.trace.events) > 2:  # where there is more than the engine's own
+        draw(shown.trace, f"figure-{name}")
+    return shown
+
+
+def _told_if_stopped(trace: Trace, words: Texts, name: str) -> None:
     if not trace.answered:
         reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
-        if len(trace.events) == 2:  # the engine's own: nothing of the program was seen
-            return
-    st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
 
 
 def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
