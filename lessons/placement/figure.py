@@ -213,7 +213,7 @@ class _Drawing:
             elif worker in reading.read and phase == "read":
                 values = sorted(set(reading.read[worker].values()))
                 text = texts("figure.reads", value=texts("list.comma").join(map(number, values)))
-            points.add(x + 0.012, y, f"<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
+            points.add(x, y, f"&nbsp;&nbsp;<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
         ends = self._ends(phase)
         text = outcome(reading, texts) if ends else texts(f"figure.phase.{phase}")
         ink = {"shared": LIGHT, "raised": LIGHT, "differs": DARK}.get(self._kind, INK) if ends else INK

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.experiments.placement import PLACEMENT, PlacementSettings
-from lessons.lesson import Lesson, Link
+from engine.trace import Trace
+from lessons.lesson import Lesson, Link, Prediction
 from lessons.placement.figure import alternative, figure
 from lessons.placement.reading import Reading, read
 from lessons.placement.story import what_happened
@@ -31,6 +32,12 @@ def remedy(reading: Reading) -> dict[str, str] | None:
     return None
 
 
+def answers(trace: Trace) -> frozenset[str]:
+    """Whether worker 0's write arrives, doesn't, or is never made. With one worker there is nothing to predict."""
+    outcome = read(trace).outcome
+    return frozenset({{"shared": "one", "own": "two", "raised": "error"}.get(outcome, outcome)})
+
+
 LESSON = Lesson(
     name="placement",
     experiment=PLACEMENT,
@@ -40,6 +47,7 @@ LESSON = Lesson(
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
     remedy=lambda trace: remedy(read(trace)),
+    prediction=Prediction(("one", "two", "error"), answers),
     guide=(
         Link("used", {}),
         Link("greedy", {"strategy": "greedy"}),

@@ -146,6 +146,8 @@ def test_every_run_is_drawn_and_told_in_both_languages(run_on: Callable[..., Tra
             settings |= change
             changes += 1
         assert read(run).outcome == "shared", link.name
+        assert LESSON.prediction is not None
+        assert LESSON.prediction.answers(run) == {"one"}
         assert read(run).placed
         assert changes == {"article": 2, "unused": 1, "none": 1, "old": 1}.get(link.name, 0)
 
