@@ -16,7 +16,7 @@ from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 
 # Of the page itself, not settings of an experiment.
-PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
+PAGE_WORDS = ("lang", "held", "hide", "predict", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
 ADDRESS, PROBLEMS = "address", "address_problems"
 
 
@@ -57,6 +57,14 @@ def tell_problems(model: type[Settings], words: Texts) -> None:
         st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
 
 
+def tell_unknown(name: str, given: str, options: Collection[str], words: Texts) -> None:
+    """Warn of a word of the page itself that the URL has, where it is none of those there are."""
+    if given not in options:
+        said = given.replace("`", "'")[:80] or " "
+        problem = words("page.refused_value", setting=name, given=said, allowed=", ".join(options))
+        st.warning(words("page.refused", problem=problem), icon=":material/link_off:")
+
+
 def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """What the controls are to hold for this URL, and what in it is not accepted."""
     declared = {setting.name: setting for setting in model.declared()}
@@ -85,7 +93,11 @@ def control_values(settings: Settings) -> dict[str, Any]:
 
 def allowed(setting: Setting, words: Texts) -> str:
     """What a setting accepts, in the visitor's language."""
-    form = "number_or_none" if setting.kind == "number" and setting.optional else setting.kind
+    form: str = setting.kind
+    if setting.kind == "number" and setting.optional:
+        form = "number_or_none"
+    elif setting.each == "one a variable":
+        form = "numbers_of_variables"
     return words(
         f"allowed.{form}",
         choices=", ".join(setting.choices),
