@@ -133,6 +133,28 @@ def check(trace: Trace, momentum: float = 0.0) -> None:
             assert tokens_put_in(trace) == len(trace.of("token")) + final(trace)["tokens"]
 
 
+def trained(run: Run, **settings: Any) -> Trace:
+    """A run that came to its end. Where several optimizers share the one queue it may come to a deadlock instead, now
+    and then: left-over tokens may go to the first optimizer of one worker and to the other's second one. Everything
+    can be counted up then, too, and it is run again; with one optimizer it never is."""
+    for _ in range(5):
+        trace = run(**settings)
+        assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
+        used = trace.start["settings"]
+        if not trace.of("deadlock"):
+            assert min(final(trace)["steps"].values()) >= used["steps"]
+            return trace
+        (deadlock,) = trace.of("deadlock")
+        assert used["optimizers"] > 1, deadlock
+        assert used["global_step"] != "composite", deadlock
+        assert used["sync"] == "yes", deadlock
+        assert deadlock["tokens"] == 0
+        assert min(deadlock["held"].values()) < deadlock["needed"]
+        assert {event["task"] for event in trace.of("stuck")} == {f"worker:{i}" for i in range(used["workers"])}
+        check(trace, momentum=used["momentum"])
+    raise AssertionError(f"5 deadlocks of 5 runs: {settings}")
+
+
 def tokens_put_in(trace: Trace) -> int:
     """At the start by the hook, and after each update, by arithmetic."""
     settings = trace.start["settings"]
@@ -157,7 +179,6 @@ CASES: list[dict[str, Any]] = [
     {"replicas_to_aggregate": 3},
     {"optimizers": 3, "global_step": "composite"},
     {"optimizers": 3, "steps": 9, "delays": "0.02,0.03"},
-    {"optimizers": 2, "global_step": "own", "delays": "0.02,0.02"},
     {"sync": "no", "optimizers": 2, "global_step": "article"},
     {"sync": "no", "optimizers": 2, "global_step": "own"},
     {"sync": "no", "optimizers": 2, "global_step": "composite"},
@@ -167,11 +188,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", CASES, ids=str)
 def test_averages_steps_and_counts(run_on_one: Run, settings: dict[str, Any]) -> None:
-    trace = run_on_one(**settings)
-    assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
-    assert not trace.of("deadlock")
-    check(trace)
-    assert min(final(trace)["steps"].values()) >= trace.start["settings"]["steps"]
+    check(trained(run_on_one, **settings))
 
 
 def test_twenty_runs_hold_what_one_holds(submit_on: Submit) -> None:
@@ -217,10 +234,17 @@ def test_the_article_s_recipe_does_not_run(run: Run) -> None:
 @pytest.mark.parametrize("optimizers", [2, 3])
 def test_a_shared_step_counts_each_optimizer(run_on_one: Run, optimizers: int) -> None:
     """A round counts once for each: 6 steps are there after 6 / optimizers rounds."""
-    trace = run_on_one(optimizers=optimizers)
+    trace = trained(run_on_one, optimizers=optimizers)
     updates = Counter(average["variable"] for average in trace.of("average"))
     assert updates == dict.fromkeys(list(TIMES)[:optimizers], 6 // optimizers)
     assert final(trace)["steps"] == {"global_step": 6}
+
+
+@pytest.mark.parametrize("delays", ["0.02,0.02", "0.1,0.155"])
+def test_a_step_for_each_optimizer(run_on_one: Run, delays: str) -> None:
+    trace = trained(run_on_one, optimizers=2, global_step="own", delays=delays)
+    assert set(final(trace)["steps"]) == {"global_step", "global_step_1"}
+    check(trace)
 
 
 def test_a_composite_counts_once(run_on_one: Run) -> None:
@@ -246,10 +270,10 @@ def late(trace: Trace, optimizers: int) -> int:
 def test_a_shared_step_lets_stale_gradients_pass(run: Run) -> None:
     """Two optimizers add 2 a round to the step, and the accumulators, which it is compared with, count 1."""
     settings = {"workers": 3, "replicas_to_aggregate": 2, "optimizers": 2, "delays": "0.02,0.02,0.1"}
-    shared = run(**settings, steps=20)
+    shared = trained(run, **settings, steps=20)
     assert late(shared, 2) > 0
     check(shared)
-    composite = run(**settings, steps=10, global_step="composite")
+    composite = trained(run, **settings, steps=10, global_step="composite")
     assert late(composite, 1) == 0
     check(composite)
 
@@ -397,8 +421,14 @@ def test_the_parameter_server_is_killed(engine: Engine, submit_on: Submit) -> No
 def test_moving_averages(run_on_one: Run, moving_average: str) -> None:
     """Told its own variable, each wrapper moves the average of that once an update. Told nothing, each moves all: twice
     a round with two wrappers, which is further from the start."""
-    trace = run_on_one(
-        optimizers=2, steps=8, tokens="zero", gradients="-1,-1", moving_average=moving_average, delays="0.1,0.1"
+    trace = trained(
+        run_on_one,
+        optimizers=2,
+        steps=8,
+        tokens="zero",
+        gradients="-1,-1",
+        moving_average=moving_average,
+        delays="0.1,0.1",
     )
     check(trace)
     own, weight = 0.0, 0.0
