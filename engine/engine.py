@@ -48,6 +48,9 @@ REASONS = {
     "output": "it printed more than a run may",
     "signal": "its process was ended by {detail}",
     "exit": "its process ended with exit status {detail} and reported no error",
+    "task_signal": "its task {task} was ended by {detail}",
+    "task_exit": "its task {task} ended with exit status {detail} and reported no error",
+    "taken": "another program took {detail}, where one of its tasks was to be found",
     "lost": "the process that holds TensorFlow died under this run, {detail} times",
     "not_started": "TensorFlow could not be started ({detail})",
     "unwanted": "nobody waited for it any more",
@@ -141,7 +144,7 @@ class _Job:
     attempts: int = 0
     name: int = 0
     warm: WarmRuntime | None = None
-    pid: int | None = None
+    pids: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
 
@@ -403,10 +406,14 @@ class Engine:
             job.events = []
             self._running[job.name] = job
             warm.used = time.monotonic()
+            experiment, settings = job.request.experiment, job.request.settings
             warm.send(
                 run=job.name,
                 program=job.program,
-                seconds=self._seconds or job.request.experiment.seconds,
+                tasks=dict(experiment.tasks(settings)),
+                serving=experiment.serving,
+                mortal=experiment.mortal(settings),
+                seconds=self._seconds or experiment.seconds,
                 **self._limits,
             )
 
@@ -532,17 +539,24 @@ class Engine:
 
     def _hear_of(self, job: _Job, message: dict[str, Any]) -> None:
         if "pid" in message:
-            job.pid = message["pid"]
+            job.pids.append(message["pid"])
         elif "lines" in message:
-            job.events.extend(_event(line, job.runtime, self._workplace) for line in message["lines"])
+            events = [_event(line, job.runtime, self._workplace) for line in message["lines"]]
+            # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
+            job.events.extend({**event, "task": message["task"]} if message["task"] else event for event in events)
+        elif "died" in message:
+            job.events.append(_death(message))
         else:
             del self._running[job.name]
             if job.warm is not None:
                 job.warm.runs += 1
                 job.warm.used = time.monotonic()
+            if message["taken"] and job.attempts < ATTEMPTS:
+                self._again(job)
+                return
             status, why, detail = _verdict(job, message)
             seconds, stderr = message["seconds"], message["stderr"]
-            self._finish(job, status, why=why, detail=detail, seconds=seconds, stderr=stderr)
+            self._finish(job, status, why=why, detail=detail, task=message["task"], seconds=seconds, stderr=stderr)
 
     def _lost(self, warm: WarmRuntime) -> None:
         """A parent has ended. Where nobody asked it to, its runs died with it, and are run once more."""
@@ -553,21 +567,26 @@ class Engine:
         lost = [job for job in self._running.values() if job.warm is warm]
         for job in lost:
             del self._running[job.name]
-            if job.pid is not None:
-                _kill_group(job.pid)
-            job.warm = job.pid = None
+            for pid in job.pids:
+                _kill_group(pid)
+            job.warm, job.pids = None, []
             job.events = []
             if not job.tickets:
                 continue
             if job.attempts >= ATTEMPTS:
                 self._finish(job, "killed", why="lost", detail=str(ATTEMPTS))
-                continue
-            for ticket in job.tickets:
-                self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
+            else:
+                self._again(job)
         if warm.info is None:
             self._died_importing[name] += 1
             if not warm.was_killed or self._died_importing[name] >= ATTEMPTS:
                 self._not_started(name, warm.state)
+
+    def _again(self, job: _Job) -> None:
+        """A run came to nothing through no fault of its own: it is the next of those who still wait for it."""
+        job.warm, job.pids = None, []
+        for ticket in job.tickets:
+            self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
 
     def _start_event(self, job: _Job) -> Event:
         """What is known before anything runs; the parent's own word on its versions, where it has given it."""
@@ -585,17 +604,26 @@ class Engine:
         }
 
     def _trace(
-        self, job: _Job, status: Status, *, why: str = "", detail: str = "", seconds: float = 0.0, stderr: str = ""
+        self,
+        job: _Job,
+        status: Status,
+        *,
+        why: str = "",
+        detail: str = "",
+        task: str = "",
+        seconds: float = 0.0,
+        stderr: str = "",
     ) -> Trace:
         end: Event = {"event": "end", "t": round(seconds, 4), "status": status, "seconds": round(seconds, 4)}
         if why:
-            end |= {"why": why, "detail": detail, "reason": REASONS[why].format(detail=detail)}
+            end |= {"why": why, "detail": detail, "reason": REASONS[why].format(detail=detail, task=task)}
+            if task:
+                end["task"] = task
         return Trace((self._start_event(job), *job.events, end), _without_folders(stderr, job.runtime, self._workplace))
 
-    def _finish(
-        self, job: _Job, status: Status, *, why: str = "", detail: str = "", seconds: float = 0.0, stderr: str = ""
-    ) -> None:
-        trace = self._trace(job, status, why=why, detail=detail, seconds=seconds, stderr=stderr)
+    def _finish(self, job: _Job, status: Status, **how: Any) -> None:
+        """`how`: see `_trace`."""
+        trace = self._trace(job, status, **how)
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
         for ticket in job.tickets:
@@ -639,6 +667,13 @@ def _without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
     return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)
 
 
+def _death(message: Mapping[str, Any]) -> Event:
+    """A task of a cluster ended by itself: the event that says how."""
+    code = message["died"]
+    how = {"signal": signal.Signals(-code).name} if code < 0 else {"status": code}
+    return {"event": "died", "t": message["seconds"], "task": message["task"], **how}
+
+
 def _verdict(job: _Job, message: Mapping[str, Any]) -> tuple[Status, str, str]:
     """How a run ended, and why (with a detail) where that is not TensorFlow's own answer."""
     stopped: Literal["timeout", "memory", "output", "cancelled"] | None = message["stopped"]
@@ -651,11 +686,14 @@ def _verdict(job: _Job, message: Mapping[str, Any]) -> tuple[Status, str, str]:
     code = message["exit"]
     if code == 0:
         return "ok", "", ""
+    if message["taken"]:
+        return "killed", "taken", ", ".join(message["taken"])
+    task = "task_" if message["task"] else ""
     if code < 0:
-        return "killed", "signal", signal.Signals(-code).name
+        return "killed", f"{task}signal", signal.Signals(-code).name
     if any(event["event"] == "error" for event in job.events):
         return "error", "", ""
-    return "killed", "exit", str(code)
+    return "killed", f"{task}exit", str(code)
 
 
 def _resident(pid: int) -> float | None:

@@ -6,14 +6,17 @@ does with TensorFlow, it does in its own process, which is killed when its time,
 
 It speaks JSON, one object a line. On standard input:
     {"run": ID, "program": TEXT, "seconds": N, "bytes": N, "output": N}     start a run, with its limits
+    {..., "tasks": {"ps": 1, "worker": 2}, "serving": ["ps"], "mortal": []}  that is a cluster, see Run
     {"cancel": ID}                                                          kill it
 End of input means that the engine is gone: every run is killed and the parent ends. On standard output:
     {"importing": N}                                  modules found so far, while TensorFlow is imported
     {"ready": {"tensorflow": ..., "keras": ..., "tf_keras": ..., "python": ..., "modules": N, "seconds": N}}
-    {"run": ID, "pid": N}                             the run has its process (and process group) N
-    {"run": ID, "lines": [TEXT, ...]}                 what it printed
-    {"run": ID, "exit": CODE, "stopped": WHY, "seconds": N, "stderr": TEXT}
-CODE is the exit status, or minus the signal. WHY is null, "timeout", "memory", "output" or "cancelled".
+    {"run": ID, "pid": N}                             the run has the process (and process group) N
+    {"run": ID, "task": NAME, "lines": [TEXT, ...]}   what it printed; NAME is "worker:1", or "" where it is no cluster
+    {"run": ID, "task": NAME, "died": CODE, "seconds": N}    a task of a cluster has ended by itself, and not well
+    {"run": ID, "task": NAME, "exit": CODE, "stopped": WHY, "taken": [ADDRESS, ...], "seconds": N, "stderr": TEXT}
+CODE is the exit status, or minus the signal; of a cluster that of NAME, the first task to fail, or 0. WHY is null,
+"timeout", "memory", "output" or "cancelled". `taken` are a failed cluster's addresses at which a stranger was found.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import select
 import selectors
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -37,37 +41,149 @@ from typing import Any, NoReturn
 
 STDERR_KEPT = 64 * 1024  # bytes of a run's standard error that are kept: its last
 MEMORY_LOOKED_AT = 0.05  # seconds between two looks at what the runs hold
+SERVERS_AWAITED = 2.0  # seconds after which the other tasks of a cluster start, even if those that serve don't yet
+SERVERS_LOOKED_AT = 0.005  # seconds between two looks at whether they do
+GRACE = 3.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OVERSLEEPING = ("1.", "2.4.", "2.5.")  # versions of TensorFlow, see do_not_oversleep
 
 
-class Run:
-    """One forked process, the read ends of its two pipes, and what it may use."""
+class Task:
+    """One forked process of a run, and the read ends of its two pipes. `name` is "worker:1", or "" in no cluster."""
 
-    def __init__(self, name: int, pid: int, folder: str, pipes: tuple[int, int], limits: dict[str, Any]) -> None:
+    def __init__(self, name: str, pid: int, pipes: tuple[int, int]) -> None:
         self.name = name
+        self.job = name.partition(":")[0]
         self.pid = pid
-        self.folder = folder
         self.stdout, self.stderr = pipes
         self.open = set(pipes)
-        self.began = time.monotonic()
-        self.deadline: float = self.began + limits["seconds"]
-        self.bytes = limits["bytes"]
-        self.output_left = limits["output"]
         self.line = b""
         self.errors = b""
-        self.stopped: str | None = None
         self.exit: int | None = None
-        self.seconds = 0.0
+        self.died = False  # True from when it has ended by itself, and not well, until that is told
 
-    def kill(self, why: str | None) -> None:
-        """End the whole process group, once; the reason first given is the one that is told."""
-        if self.stopped is None and self.exit is None:
-            self.stopped = why
+    def kill(self) -> None:
+        """End its whole process group."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it has just ended by itself
+
+
+class Run:
+    """One execution of a program, and what it may use: one process, or a cluster of them.
+
+    Of a cluster, the tasks whose job is among `serving` start first, the others when these can be reached: gRPC tries
+    an address at which it found nobody again only a second later. The run is over when these others have ended; those
+    that serve go on for ever if they are let. A task that ends any other way than with status 0 takes the others with
+    it, GRACE seconds later, except those that are named in `mortal`: a program may end them as part of what it shows.
+    """
+
+    def __init__(self, command: dict[str, Any], folder: str) -> None:
+        self.name: int = command["run"]
+        self.folder = folder
+        self.tasks: list[Task] = []
+        self.later: list[tuple[str, dict[str, str]]] = []  # the tasks to come: name, environment
+        self.serving = command.get("serving", ())
+        self.mortal = command.get("mortal", ())
+        self.ports: list[socket.socket] = []
+        self.began = time.monotonic()
+        self.deadline: float = self.began + command["seconds"]
+        self.bytes = command["bytes"]
+        self.output_left = command["output"]
+        self.stopped: str | None = None
+        self.failed: Task | None = None  # the first task to fail
+        self.over = False
+        self.seconds = 0.0
+
+    @property
+    def open(self) -> set[int]:
+        """The pipes that are still to be heard."""
+        return {fd for task in self.tasks for fd in task.open}
+
+    @property
+    def held(self) -> set[int]:
+        """All that the parent has open for this run."""
+        return self.open | {port.fileno() for port in self.ports if port.fileno() != -1}
+
+    def cluster(self, counts: dict[str, int]) -> dict[str, list[str]]:
+        """Choose an address for every task, by job, and hold its port until the run is told.
+
+        Linux gives a port that is bound and not listened on to nobody who asks for any, and yet lets a server listen
+        that asks for this one with SO_REUSEADDR, as gRPC's do. Elsewhere it may be lost on the way.
+        """
+        addresses: dict[str, list[str]] = {job: [] for job in counts}
+        for job, count in counts.items():
+            for _ in range(count):
+                port = socket.socket()
+                port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                port.bind(("127.0.0.1", 0))
+                self.ports.append(port)
+                addresses[job].append(f"localhost:{port.getsockname()[1]}")
+        if sys.platform != "linux":
+            for port in self.ports:
+                port.close()
+        return addresses
+
+    def reached(self) -> list[int]:
+        """The ports of this run at which somebody answers."""
+        found = []
+        for address in (port.getsockname() for port in self.ports if port.fileno() != -1):
+            with socket.socket() as visitor:
+                if visitor.connect_ex(address) == 0:
+                    found.append(address[1])
+        return found
+
+    def may_go_on(self) -> bool:
+        """True when there is no reason left to keep the tasks to come waiting."""
+        serving = [task for task in self.tasks if task.exit is None]
+        late = time.monotonic() - self.began > SERVERS_AWAITED
+        return late or sys.platform != "linux" or len(self.reached()) >= len(serving)
+
+    def memory(self, inherited: int) -> int:
+        """Bytes that its tasks hold together. Files, and what each has `inherited` from the parent, they have once."""
+        tasks = [task.pid for task in self.tasks if task.exit is None]
+        files = [pages_of(pid)[1] for pid in tasks] or [0]
+        return sum(memory_of(pid) for pid in tasks) - inherited * (len(files) - 1) - (sum(files) - max(files))
+
+    def kill(self, why: str | None) -> None:
+        """End all its processes, once; the reason first given is the one that is told."""
+        if self.stopped is None and not self.over:
+            self.stopped = why
+        self.later = []
+        for task in self.tasks:
+            if task.exit is None:
+                task.kill()
+
+    def look(self) -> None:
+        """See which tasks have ended, and whether that ends the run."""
+        now = time.monotonic()
+        for task in self.tasks:
+            if task.exit is None:
+                pid, status = os.waitpid(task.pid, os.WNOHANG)
+                if pid == 0:
+                    continue
+                task.exit = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                # Whatever it has started and left goes with it, and so lets go of its pipes.
+                task.kill()
+                if task.exit == 0 or self.over:
+                    continue
+                task.died = bool(task.name) and self.stopped is None
+                if self.failed is None and task.name not in self.mortal:
+                    self.failed = task
+                    self.deadline = min(self.deadline, now + GRACE)
+        if (
+            not self.later
+            and not self.over
+            and all(task.exit is not None or task.job in self.serving for task in self.tasks)
+        ):
+            self.end()
+
+    def end(self) -> None:
+        """There is nothing more to wait for but the last words of its tasks."""
+        self.over = True
+        self.seconds = time.monotonic() - self.began
+        self.kill(None)
 
 
 class Parent:
@@ -106,6 +222,8 @@ class Parent:
 
             # tf.keras is imported when it is first asked for; so ask before any run is forked.
             tensorflow.keras.optimizers.SGD  # noqa: B018
+            # So is tf.contrib, which TensorFlow 1 has: some seconds.
+            getattr(getattr(tensorflow, "contrib", None), "training", None)
             # From 2.6 to 2.15 it is a package of its own, which alone knows its version.
             keras = getattr(tensorflow.keras, "__version__", "") or sys.modules["keras"].__version__
             # Keras 2 beside Keras 3, for the programs that say so: half a second and 7 MiB.
@@ -149,16 +267,19 @@ class Parent:
                 elif key.fd == woken:
                     os.read(woken, 4096)
                 else:
-                    self.hear(key.data, key.fd)
+                    run, task = key.data
+                    self.hear(run, task, key.fd)
             self.reap()
+            self.go_on()
             self.enforce()
 
     def patience(self) -> float | None:
-        """Seconds that the loop may sleep: until the next deadline, or the next look at memory."""
+        """Seconds that the loop may sleep: until the next deadline, or the next look at memory or servers."""
         if not self.runs:
             return None
         soonest: float = min(run.deadline for run in self.runs.values()) - time.monotonic()
-        return max(0.0, min(soonest, MEMORY_LOOKED_AT))
+        often = SERVERS_LOOKED_AT if any(run.later for run in self.runs.values()) else MEMORY_LOOKED_AT
+        return max(0.0, min(soonest, often))
 
     def obey(self) -> None:
         data = os.read(self.commands, 1 << 20)
@@ -175,9 +296,31 @@ class Parent:
 
     def start(self, command: dict[str, Any]) -> None:
         folder = tempfile.mkdtemp(prefix="run-", dir=self.workplace)
-        script = os.path.join(folder, "script.py")
-        with open(script, "w", encoding="utf-8") as file:
+        with open(os.path.join(folder, "script.py"), "w", encoding="utf-8") as file:
             file.write(command["program"])
+        run = self.runs[command["run"]] = Run(command, folder)
+        cluster = run.cluster(command.get("tasks", {}))
+        for job, addresses in cluster.items():
+            for index in range(len(addresses)):
+                config = {"cluster": cluster, "task": {"type": job, "index": index}}
+                # BEGAN: what the tasks count their seconds from. This clock is the same in all processes.
+                environment = {"TF_CONFIG": json.dumps(config), "BEGAN": repr(run.began)}
+                run.later.append((f"{job}:{index}", environment))
+        first = [task for task in run.later if task[0].partition(":")[0] in run.serving] or run.later or [("", {})]
+        run.later = [task for task in run.later if task not in first]
+        for name, environment in first:
+            self.fork(run, name, environment)
+
+    def go_on(self) -> None:
+        """Start the tasks for which others had to be there first."""
+        for run in self.runs.values():
+            if run.later and run.may_go_on():
+                for name, environment in run.later:
+                    self.fork(run, name, environment)
+                run.later = []
+
+    def fork(self, run: Run, name: str, environment: dict[str, str]) -> None:
+        """Start one process of a run."""
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         parent = os.getpid()
@@ -185,15 +328,16 @@ class Parent:
         if pid == 0:
             status = 1
             try:
-                be_alone(parent, self.private + [fd for run in self.runs.values() for fd in run.open])
+                be_alone(parent, self.private + [fd for other in self.runs.values() for fd in other.held])
                 os.close(out_read)
                 os.close(err_read)
                 os.dup2(out_write, 1)
                 os.dup2(err_write, 2)
                 os.close(out_write)
                 os.close(err_write)
-                os.chdir(folder)
-                status = run_script(script)
+                os.chdir(run.folder)
+                os.environ.update(environment)
+                status = run_script(os.path.join(run.folder, "script.py"))
             finally:
                 os._exit(status)
         os.close(out_write)
@@ -203,22 +347,22 @@ class Parent:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.ESRCH, errno.EPERM):
                 raise
-        run = Run(command["run"], pid, folder, (out_read, err_read), command)
-        self.runs[run.name] = run
-        for fd in run.open:
-            self.selector.register(fd, selectors.EVENT_READ, run)
+        task = Task(name, pid, (out_read, err_read))
+        run.tasks.append(task)
+        for fd in task.open:
+            self.selector.register(fd, selectors.EVENT_READ, (run, task))
         self.send(run=run.name, pid=pid)
 
-    def hear(self, run: Run, fd: int) -> None:
-        """Take what a run has written: whole lines of standard output go on, of standard error the last are kept."""
+    def hear(self, run: Run, task: Task, fd: int) -> None:
+        """Take what a task has written: whole lines of standard output go on, of standard error the last are kept."""
         data = os.read(fd, 1 << 16)
         if not data:
             self.selector.unregister(fd)
             os.close(fd)
-            run.open.discard(fd)
+            task.open.discard(fd)
             return
-        if fd == run.stderr:
-            run.errors = (run.errors + data)[-STDERR_KEPT:]
+        if fd == task.stderr:
+            task.errors = (task.errors + data)[-STDERR_KEPT // len(run.tasks) :]
             return
         if run.stopped == "output":
             return
@@ -226,44 +370,60 @@ class Parent:
         if run.output_left < 0:
             run.kill("output")
             return
-        lines = (run.line + data).split(b"\n")
-        run.line = lines.pop()
+        lines = (task.line + data).split(b"\n")
+        task.line = lines.pop()
+        self.tell_lines(run, task, lines)
+
+    def tell_lines(self, run: Run, task: Task, lines: list[bytes]) -> None:
         if lines:
-            self.send(run=run.name, lines=[line.decode("utf-8", "replace") for line in lines])
+            self.send(run=run.name, task=task.name, lines=[line.decode("utf-8", "replace") for line in lines])
 
     def reap(self) -> None:
-        """Tell of the runs that have ended and have been heard to the end."""
+        """Tell of the tasks and runs that have ended and have been heard to the end."""
         for run in list(self.runs.values()):
-            if run.exit is None:
-                pid, status = os.waitpid(run.pid, os.WNOHANG)
-                if pid == 0:
+            run.look()
+            for task in run.tasks:
+                if task.exit is None or task.open:
                     continue
-                run.seconds = time.monotonic() - run.began
-                run.exit = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-                # Whatever it has started and left goes with it, and so lets go of its pipes.
-                run.kill(None)
-            if run.open:
+                if task.line:
+                    self.tell_lines(run, task, [task.line])
+                    task.line = b""
+                if task.died:
+                    task.died = False
+                    seconds = round(time.monotonic() - run.began, 4)
+                    self.send(run=run.name, task=task.name, died=task.exit, seconds=seconds)
+            if not run.over or run.open or not all(task.exit is not None for task in run.tasks):
                 continue
-            if run.line:
-                self.send(run=run.name, lines=[run.line.decode("utf-8", "replace")])
+            errors = [(task.name, task.errors.decode("utf-8", "replace")) for task in run.tasks if task.errors]
+            taken = [f"localhost:{port}" for port in run.reached()] if run.failed else []  # all its tasks are gone
+            for port in run.ports:
+                port.close()
+            shutil.rmtree(run.folder, ignore_errors=True)
             self.send(
                 run=run.name,
-                exit=run.exit,
+                task=run.failed.name if run.failed and not run.stopped else "",
+                exit=run.failed.exit if run.failed else 0,
                 stopped=run.stopped,
+                taken=taken,
                 seconds=round(run.seconds, 4),
-                stderr=run.errors.decode("utf-8", "replace"),
+                stderr="".join(f"{name}:\n{text}" if name else text for name, text in errors),
             )
-            shutil.rmtree(run.folder, ignore_errors=True)
             del self.runs[run.name]
 
     def enforce(self) -> None:
         now = time.monotonic()
+        inherited = pages_of(os.getpid())[0]
         for run in self.runs.values():
-            if run.exit is not None:
+            if run.over:
                 continue
             if now >= run.deadline:
-                run.kill("timeout")
-            elif memory_of(run.pid) > run.bytes:
+                # After a failure the deadline is that of the others' last words.
+                if run.failed is None:
+                    run.kill("timeout")
+                else:
+                    run.end()
+                continue
+            if run.memory(inherited) > run.bytes:
                 run.kill("memory")
 
 
@@ -316,7 +476,7 @@ def ended(fd: int) -> bool:
 
 
 def be_alone(parent: int, private: list[int]) -> None:
-    """Make this forked process a run: its own group, dying with its parent, holding none of its parent's pipes."""
+    """Make this forked process a run's: its own group, dying with its parent, holding none of its pipes and ports."""
     os.setpgid(0, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -359,16 +519,24 @@ def run_script(path: str) -> int:
     return status
 
 
-def memory_of(pid: int) -> int:
-    """Resident bytes of a process and its children, where the system tells (Linux); 0 elsewhere."""
+def pages_of(pid: int) -> tuple[int, int]:
+    """Resident bytes of a process: its own, and those of files. Where the system doesn't tell (Linux does): 0."""
     try:
         with open(f"/proc/{pid}/statm") as file:
-            total = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            _, resident, shared, *_ = [int(word) * os.sysconf("SC_PAGE_SIZE") for word in file.read().split()]
+    except (OSError, ValueError):
+        return 0, 0  # it has just ended, or there is no /proc
+    return resident - shared, shared
+
+
+def memory_of(pid: int) -> int:
+    """Resident bytes of a process and its children."""
+    try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = file.read().split()
     except OSError:
-        return 0  # it has just ended, or there is no /proc
-    return total + sum(memory_of(int(child)) for child in children)
+        children = []
+    return sum(pages_of(pid)) + sum(memory_of(int(child)) for child in children)
 
 
 def main() -> NoReturn:

@@ -32,13 +32,20 @@ def _environment() -> Environment:
 def render(experiment: Experiment[Any], settings: Settings, versions: Versions) -> str:
     """The program: complete, and exactly what runs. Only validated settings reach the template."""
     template = _environment().get_template(experiment.template)
-    return template.render(settings.model_dump(), **experiment.context(settings, versions)).lstrip("\n")
+    tasks = experiment.tasks(settings)
+    cluster = {"tasks": tasks, "serving": [job for job in experiment.serving if job in tasks]}
+    return template.render(settings.model_dump(), **cluster, **experiment.context(settings, versions)).lstrip("\n")
 
 
 def notebook(program: str) -> str:
-    """The program as a Jupyter notebook (nbformat 4), a cell for each of its sections. Needs a fresh kernel a run."""
-    # A section starts where the program leaves two blank lines or a comment opens a paragraph.
-    sections = re.split(r"\n\n\n|\n\n(?=# )", program.strip("\n"))
+    """The program as a Jupyter notebook (nbformat 4), a cell for each of its sections. Needs a fresh kernel a run.
+
+    A cluster needs a file to start its tasks from: one cell writes it, the next runs it."""
+    if "TF_CONFIG" in program:
+        sections = [f"%%writefile script.py\n{program}", "!python script.py"]
+    else:
+        # A section starts where the program leaves two blank lines or a comment opens a paragraph.
+        sections = re.split(r"\n\n\n|\n\n(?=# )", program.strip("\n"))
     book = nbformat.from_dict(  # type: ignore[no-untyped-call]
         {
             "nbformat": 4,

@@ -42,7 +42,8 @@ class Setting:
     """What one setting accepts, read off its declaration.
 
     `kind` is "choice" (one of `choices`), "integer" or "number" (from `minimum` to `maximum`), or "numbers" (a list of
-    such numbers). `optional` settings also accept `none`. `default` is None where it follows from other settings.
+    such numbers; `each` says of what there is one). `optional` settings also accept `none`. `default` is None where it
+    follows from other settings.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False
+    each: str = "one a replica"
 
     @property
     def allowed(self) -> str:
@@ -63,7 +65,7 @@ class Setting:
             self.kind
         ] + bounds
         if self.kind == "numbers":
-            words += ", with commas between them, one a replica"
+            words += f", with commas between them, {self.each}"
         elif self.optional:
             words += f", or {NONE}"
         return words
@@ -160,7 +162,8 @@ def _setting(name: str, field: Any) -> Setting:
                 bounds["minimum"] = part.ge
             if hasattr(part, "le"):
                 bounds["maximum"] = part.le
-    return Setting(name, kind, default, optional=optional, **bounds)
+    each = {"each": field.description} if field.description else {}
+    return Setting(name, kind, default, optional=optional, **each, **bounds)
 
 
 def _from_words(value: Any, setting: Setting | None) -> Any:

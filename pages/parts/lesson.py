@@ -211,7 +211,7 @@ def _run_and_draw(
 
 def _told_if_stopped(trace: Trace, words: Texts, name: str) -> None:
     if not trace.answered:
-        reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
+        reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"], task=trace.end.get("task", ""))
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
 

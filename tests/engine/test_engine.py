@@ -347,8 +347,8 @@ engine.warm_up()
 print(engine._workplace, flush=True)
 if "importing" not in sys.argv:
     tickets = [engine.submit(faults.fault("sleeps", number)) for number in range(4)]
-    while len([job for job in engine._running.values() if job.pid]) < 2: time.sleep(0.05)
-print(*engine.pids(), *[job.pid for job in engine._running.values()], flush=True)
+    while len([job for job in engine._running.values() if job.pids]) < 2: time.sleep(0.05)
+print(*engine.pids(), *[pid for job in engine._running.values() for pid in job.pids], flush=True)
 time.sleep(60)
 """
 

@@ -71,7 +71,7 @@ def converse(python: Path, folder: Path) -> None:
     assert parent.wait(5) == 0
     parent.stdout.close()
     assert messages[0]["ready"]["python"].startswith(python.name.removeprefix("python"))
-    assert {"run": 0, "lines": ["hello"]} in messages
+    assert {"run": 0, "task": "", "lines": ["hello"]} in messages
     ends = {message["run"]: message for message in messages if "exit" in message}
     assert (ends[0]["exit"], ends[0]["stopped"]) == (0, None)
     assert ends[1]["exit"] == 1

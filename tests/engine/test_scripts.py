@@ -52,12 +52,20 @@ CHOICES["fit"] = [
     {"mode": "eager", "cross_device": "hierarchical_copy", "examples": 16, "repeats": 3},
     {"keras": "tf_keras", "examples": 7, "replicas": 4},
 ]
+CHOICES["placement"] = [
+    {"strategy": "greedy", "partitioner": "fixed_size", "sizes": "8,4"},
+    {"device_setter": "none", "workers": 3},
+    {"device_setter": "unused", "strategy": "greedy", "inner_device": "cpu", "merge_devices": "no"},
+    {"device_setter": "article"},
+    {"ps": 1, "workers": 1, "inner_device": "cpu"},
+]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [
     *(("aggregation", choice) for choice in CHOICES["aggregation"]),
     *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
     ("fit", CHOICES["fit"][2]),
+    ("placement", CHOICES["placement"][0]),
 ]
 
 
