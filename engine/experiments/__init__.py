@@ -7,11 +7,14 @@ from typing import Any
 from engine.experiments.aggregation import AGGREGATION
 from engine.experiments.base import CannotRunError, Experiment, UnknownExperimentError
 from engine.experiments.fit import FIT
+from engine.experiments.multi_worker import MULTI_WORKER
 from engine.experiments.placement import PLACEMENT
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
+from engine.experiments.sync_replicas import SYNC_REPLICAS
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, PLACEMENT, FIT)
+    experiment.name: experiment
+    for experiment in (AGGREGATION, SCOPE_PLACEMENT, PLACEMENT, SYNC_REPLICAS, MULTI_WORKER, FIT)
 }
 
 

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from engine.trace import Event
 
-# None: it can't be told.
-Fate = Literal["taken", "dropped", "held"] | None
+Fate = Literal["taken", "dropped", "held"]
 Push = tuple[str, int, str]  # the task, its step, the variable
 
 
-def fates(events: Sequence[Event]) -> dict[Push, Fate]:
-    """The fate of each push so far.
+def fates(events: Iterable[Event]) -> dict[Push, Fate | None]:
+    """The fate of each push, so far as these events tell: "held" is what may still be taken.
 
-    An average says whose gradients are in it. An accumulator counts its averages, and drops without a word what comes
-    with a smaller local step (TryApplyGrad in core/kernels/conditional_accumulator.h): so a gradient that is in none,
-    and has had more averages go by than its local step, never can be in one.
+    An average names the pushes that are in it. A variable's accumulator counts the averages that were taken from it,
+    and drops what has a smaller local step than that (TakeGradLockedHelper and TryApplyGrad in TensorFlow's
+    core/kernels/conditional_accumulator_base.cc and typed_conditional_accumulator_base.h). So what was pushed with
+    local step L is in one of the first L + 1 averages of its variable, or in none ever.
+
+    None where it can't be told: the chief was killed, and an average that it took and never reported is missing, for
+    there is less in the accumulator than was pushed into it.
     """
-    averages = [event for event in events if event["event"] == "average"]
-    taken = {(task, step, each["variable"]) for each in averages for task, step in each["pushes"]}
-    count = Counter(each["variable"] for each in averages)
-    found: dict[Push, Fate] = {}
-    for push in (event for event in events if event["event"] == "push"):
-        key = (push["task"], push["step"], push["variable"])
-        if key in taken:
-            found[key] = "taken"
+    pushed: dict[Push, int] = {}
+    taken: set[Push] = set()
+    averages: dict[str, int] = {}
+    held: dict[str, int] = {}
+    chief_died = False
+    for event in events:
+        if event["event"] == "push":
+            pushed[event["task"], event["step"], event["variable"]] = event["local_step"]
+        elif event["event"] == "average":
+            averages[event["variable"]] = averages.get(event["variable"], 0) + 1
+            taken |= {(task, step, event["variable"]) for task, step in event["pushes"]}
+        elif event["event"] == "state":
+            held = event.get("held", held)
+        elif event["event"] in ("kill", "died") and event["task"] == "worker:0":
+            chief_died = True
+
+    found: dict[Push, Fate | None] = {}
+    for push, local_step in pushed.items():
+        if push in taken:
+            found[push] = "taken"
         else:
-            found[key] = "dropped" if count[push["variable"]] > push["local_step"] else "held"
+            found[push] = "held" if local_step >= averages.get(push[2], 0) else "dropped"
+    if chief_died:
+        for variable in held:
+            left = [push for push, fate in found.items() if push[2] == variable and fate == "held"]
+            if len(left) != held[variable]:
+                found.update(dict.fromkeys(left, None))
     return found
