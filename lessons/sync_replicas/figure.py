@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -131,7 +132,8 @@ def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
     if not reading.sync:
         return head, [texts("figure.outcome.asynchronous")]
     fates = reading.fates
-    return head, [texts("figure.outcome.pushes", pushed=len(reading.pushes), taken=fates["taken"], lost=fates["dropped"])]
+    pushed, taken, lost = len(reading.pushes), fates["taken"], fates["dropped"]
+    return head, [texts("figure.outcome.pushes", pushed=pushed, taken=taken, lost=lost, left=pushed - taken - lost)]
 
 
 class _Drawing:
@@ -174,8 +176,8 @@ class _Drawing:
 
     @cached_property
     def begin(self) -> float:
-        """The second at which the first worker began, or until which there is none."""
-        return self.reading.seconds if self.reading.began is None else self.reading.began
+        """The second at which the first worker began; where none did, that at which the run did."""
+        return self.reading.began or 0.0
 
     @cached_property
     def end(self) -> float:
@@ -184,7 +186,7 @@ class _Drawing:
         if reading.deadlock:
             return reading.deadlock.t
         moments = [self.begin]
-        if reading.outcome == "running":
+        if reading.outcome == "running" or reading.began is None:
             moments.append(reading.seconds)
         for worker in reading.workers:
             moments += [push.t for push in worker.pushes]
@@ -215,6 +217,8 @@ class _Drawing:
             moments |= {step.end for step in worker.steps if step.end is not None}
             moments |= {step.start for step in worker.steps}
             moments |= {worker.killed} if worker.killed is not None else set()
+        seen = [look for look in reading.looks if look.tokens is not None]
+        moments |= {after.t for before, after in pairwise(seen) if before.tokens != after.tokens}
         last = self.end if reading.deadlock is None else reading.deadlock.since
         apart = (last - self.begin) / (_PICTURES - 3)
         inside = sorted(moment for moment in moments if self.begin < moment <= last)
@@ -448,14 +452,18 @@ class _Drawing:
         points, reading, texts = Points(), self.reading, self.texts
         points.add(0.0, _DIALS + 16, self._caption(t), anchor="middle right", ink=INK, pixels=13)
         for worker in reading.workers:
-            points.add(1.0, self._lane_of(worker) + 10, self._doing(worker, t), anchor="middle left", ink=INK, pixels=12)
+            points.add(
+                1.0, self._lane_of(worker) + 10, self._doing(worker, t), anchor="middle left", ink=INK, pixels=12
+            )
         if reading.sync:
             tokens = reading.tokens(t)
             points.add(1.0, self.server + _ROW / 2, str(tokens), anchor="middle left", ink=INK, pixels=13)
             for row, variable in enumerate(self.variables):
                 over = len(reading.held(variable, t)) - self._slots
                 at = _FIRST_SLOT + (self._slots - 0.4) * _SLOT
-                points.add(at, self._row_at(row), f"+{over}" if over > 0 else "", anchor="middle right", ink=INK, pixels=12)
+                points.add(
+                    at, self._row_at(row), f"+{over}" if over > 0 else "", anchor="middle right", ink=INK, pixels=12
+                )
         for row, variable in enumerate(self.variables):
             said = texts("figure.weight", value=number(reading.weight(variable, t)))
             points.add(1.0, self._row_at(row), said, anchor="middle left", ink=INK, pixels=13)
@@ -533,13 +541,14 @@ class _Drawing:
 
     def _key(self, signs: list[tuple[str, str, str]]) -> str:
         """What signs stand for, in a line."""
-        said = [f"<span style='color:{color}'>{sign}</span> {self.texts(f'figure.key.{name}')}" for sign, color, name in signs]
+        said = [
+            f"<span style='color:{color}'>{sign}</span> {self.texts(f'figure.key.{name}')}"
+            for sign, color, name in signs
+        ]
         return " &nbsp;".join(said)
 
     def _ticks(self) -> list[float]:
         """The seconds that get a line: few, and round ones."""
-        if self.reading.began is None:
-            return []
         last = self.end if self.reading.deadlock is None else self.reading.deadlock.since
         span = max(last - self.begin, 0.01)
         apart = next((each for each in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5) if span / each <= 5), 10.0)
@@ -556,11 +565,13 @@ class _Drawing:
             yield note(0, self._lane_of(worker) + 10, said, "left", 13)
         for second in self._ticks():
             said = f"{number(round(second - self.begin, 3))} s"
-            yield note(max(self._x(second), 0.01), self.axis + 8, said, "center" if second > self.begin else "left", 11)
+            yield note(max(self._x(second), 0.01), self.axis + 8, said, "center" if second > self.begin else "left", 12)
         deadlock = reading.deadlock
         if deadlock is not None:
             middle = (self._x(deadlock.since) + 1) / 2
-            yield note(middle, self.axis + 8, texts("figure.quiet", seconds=number(round(deadlock.waited, 1))), "center", 11)
+            yield note(
+                middle, self.axis + 8, texts("figure.quiet", seconds=number(round(deadlock.waited, 1))), "center", 12
+            )
         yield note(0, self.stairs - 12, self._key([("■", TAKEN, "updates"), ("■", COUNTED, "global_step")]), "left", 12)
         marks = [("■", COMPUTES, "computes"), ("■", WAITS, "waits")]
         if reading.sync:
@@ -574,5 +585,5 @@ class _Drawing:
             yield note(0.01, self.server + _ROW / 2, texts("figure.queue"), "left", 13)
         for row, variable in enumerate(self.variables):
             rate = number(reading.rate(variable))
-            said = f"<b>{variable}</b> <span style='font-size:11px'>{texts('figure.rate', rate=rate)}</span>"
+            said = f"<b>{variable}</b> <span style='font-size:12px'>{texts('figure.rate', rate=rate)}</span>"
             yield note(0.01, self._row_at(row), said, "left", 13)

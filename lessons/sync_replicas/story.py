@@ -58,7 +58,9 @@ class _Story:
                 needed=reading.needed,
             )
         ]
-        twice = next((each for each in reading.averages if len({task for task, _ in each.pushes}) < len(each.pushes)), None)
+        twice = next(
+            (each for each in reading.averages if len({task for task, _ in each.pushes}) < len(each.pushes)), None
+        )
         if twice is not None:
             task = next(task for task, _ in twice.pushes if sum(other == task for other, _ in twice.pushes) > 1)
             told.append(self.texts("story.pushes.twice", worker=task))
@@ -190,7 +192,9 @@ class _Story:
                 )
             )
         if reading.optimizers == 1 and deadlock.stuck:
-            told.append(texts("story.deadlock.waiting", workers=self._list(list(deadlock.stuck)), tokens=deadlock.tokens))
+            told.append(
+                texts("story.deadlock.waiting", workers=self._list(list(deadlock.stuck)), tokens=deadlock.tokens)
+            )
         for variable, count in deadlock.held.items():
             if 0 < count < deadlock.needed:
                 missing_count = deadlock.needed - count

@@ -11,6 +11,7 @@ from engine.trace import Trace
 from lessons.aggregation import reading as aggregation
 from lessons.language import Texts, number
 from lessons.scope_placement import reading as scope_placement
+from lessons.sync_replicas import reading as sync_replicas
 from lessons.versions import fit
 
 FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
@@ -79,6 +80,20 @@ def _of_fit(trace: Trace, texts: Texts) -> Outcome:
     return Outcome("right" if reading.weight_right and reading.loss_right else "odd", told, loss)
 
 
+def _of_sync_replicas(trace: Trace, texts: Texts) -> Outcome:
+    """What became of training, and of the counting; not how many gradients were dropped, which differs from run to
+    run."""
+    reading = sync_replicas.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.sync_replicas.{reading.failure.cause}", texts)
+    updates = max(reading.updates().values())
+    kind: Kind = "right" if reading.outcome == "right" else "odd"
+    head = texts(f"outcome.sync_replicas.{reading.outcome}")
+    if reading.outcome == "deadlock":
+        return Outcome(kind, head)
+    return Outcome(kind, head, texts("outcome.sync_replicas.counts", updates=updates, step=reading.global_step()))
+
+
 def _loss(reading: fit.Reading) -> str:
     if reading.loss_right:
         return "loss"
@@ -89,6 +104,7 @@ _OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
     "aggregation": _of_aggregation,
     "scope_placement": _of_scope_placement,
     "fit": _of_fit,
+    "sync_replicas": _of_sync_replicas,
 }
 
 
