@@ -569,10 +569,6 @@ class Engine:
             del self._running[job.name]
             for pid in job.pids:
                 _kill_group(pid)
-            job.warm, job.pids = None, []
-            job.events = []
-            if not job.tickets:
-                continue
             if job.attempts >= ATTEMPTS:
                 self._finish(job, "killed", why="lost", detail=str(ATTEMPTS))
             else:
@@ -584,7 +580,7 @@ class Engine:
 
     def _again(self, job: _Job) -> None:
         """A run came to nothing through no fault of its own: it is the next of those who still wait for it."""
-        job.warm, job.pids = None, []
+        job.warm, job.pids, job.events = None, [], []
         for ticket in job.tickets:
             self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
 

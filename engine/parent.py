@@ -43,7 +43,7 @@ STDERR_KEPT = 64 * 1024  # bytes of a run's standard error that are kept: its la
 MEMORY_LOOKED_AT = 0.05  # seconds between two looks at what the runs hold
 SERVERS_AWAITED = 2.0  # seconds after which the other tasks of a cluster start, even if those that serve don't yet
 SERVERS_LOOKED_AT = 0.005  # seconds between two looks at whether they do
-GRACE = 3.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
+GRACE = 5.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OVERSLEEPING = ("1.", "2.4.", "2.5.")  # versions of TensorFlow, see do_not_oversleep
 

@@ -177,10 +177,12 @@ def record(engine: Engine, experiment: Experiment[Any], runtime: Runtime, folder
 
 def without_noise(trace: Trace) -> list[Event]:
     """The events of a trace less what differs between two equal runs on one version: times, the addresses and numbers
-    that objects have in messages, stack frames outside the program, and the release of Python."""
+    that objects have in messages, stack frames outside the program, the release of Python, and which of a cluster's
+    tasks was faster: the events of each are together."""
+    start, *events, end = trace.without_times()
     return [
         {name: _cleaned(value, NOISE) for name, value in event.items() if name not in ("tensorflow", "keras", "python")}
-        for event in trace.without_times()
+        for event in (start, *sorted(events, key=lambda event: str(event.get("task", ""))), end)
     ]
 
 

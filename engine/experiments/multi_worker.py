@@ -8,11 +8,17 @@ from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment
 from engine.experiments.sync_replicas import GROUPS, Gradient
-from engine.settings import Settings, is_left_out
+from engine.settings import Problem, Settings, SettingsError, is_left_out
 from engine.versions import Versions
 
 
 class MultiWorkerSettings(Settings):
+    """The model of sync_replicas: `optimizers` variables, 0 at first, and worker i's gradient is `gradients[i]`.
+
+    multi_worker: no parameter server, every worker has the variables, and each of the `steps` waits for all gradients.
+    parameter_server: a chief sends `steps` steps to whichever worker is free, and each is applied by itself.
+    """
+
     strategy: Literal["multi_worker", "parameter_server"] = "multi_worker"
     workers: int = Field(default=2, ge=1, le=4)
     steps: int = Field(default=6, ge=1, le=20)
@@ -41,6 +47,12 @@ class MultiWorkerSettings(Settings):
 
 
 def names(settings: MultiWorkerSettings, versions: Versions) -> dict[str, Any]:
+    """The variables with their rates, and whether an optimizer's own variables can be made beforehand.
+
+    Raises SettingsError where ParameterServerStrategy isn't there yet under this name."""
+    if settings.strategy == "parameter_server" and versions.tensorflow_numbers < (2, 6):
+        allowed = f"multi_worker, as TensorFlow {versions.tensorflow} has ParameterServerStrategy as an experiment only"
+        raise SettingsError([Problem("strategy", settings.strategy, allowed)])
     groups = list(GROUPS.items())[: settings.optimizers]
     return {
         "rates": {name: round(settings.learning_rate * times, 6) for name, times in groups},
@@ -50,6 +62,7 @@ def names(settings: MultiWorkerSettings, versions: Versions) -> dict[str, Any]:
 
 
 def cluster(settings: MultiWorkerSettings) -> dict[str, int]:
+    """The tasks, by job."""
     if settings.strategy == "multi_worker":
         return {"worker": settings.workers}
     return {"chief": 1, "ps": 1, "worker": settings.workers}

@@ -109,7 +109,11 @@ def control_values(settings: Settings) -> dict[str, Any]:
 
 def allowed(setting: Setting, words: Texts) -> str:
     """What a setting accepts, in the visitor's language."""
-    form = "number_or_none" if setting.kind == "number" and setting.optional else setting.kind
+    form: str = setting.kind
+    if setting.kind == "number" and setting.optional:
+        form = "number_or_none"
+    elif setting.each == "one a variable":
+        form = "numbers_of_variables"
     return words(
         f"allowed.{form}",
         choices=", ".join(setting.choices),

@@ -1,0 +1,60 @@
+"""The lesson on placement, as pages know it."""
+
+from __future__ import annotations
+
+from engine.experiments.placement import PLACEMENT, PlacementSettings
+from engine.trace import Trace
+from lessons.lesson import Lesson, Link, Prediction
+from lessons.placement.figure import alternative, figure
+from lessons.placement.reading import Reading, read
+from lessons.placement.story import what_happened
+
+
+def unused(settings: PlacementSettings) -> frozenset[str]:
+    """The settings that change nothing: a setter that is not used has no strategy and merges nothing."""
+    found = set()
+    if settings.device_setter != "used":
+        found |= {"strategy", "merge_devices"}
+    elif settings.inner_device == "none":
+        found |= {"merge_devices"}
+    return frozenset(found)
+
+
+def remedy(reading: Reading) -> dict[str, str] | None:
+    """Setting -> the value that mends the run: the article's call without its task_index, then given to tf.device."""
+    setter = reading.settings["device_setter"]
+    if setter == "article" and reading.error is not None:
+        return {"device_setter": "unused"}
+    if setter in ("none", "unused") and not reading.placed:
+        return {"device_setter": "used"}
+    if setter == "used" and reading.devices and not reading.placed:
+        return {"merge_devices": "yes"}
+    return None
+
+
+def answers(trace: Trace) -> frozenset[str]:
+    """Whether worker 0's write arrives, doesn't, or is never made. With one worker there is nothing to predict."""
+    outcome = read(trace).outcome
+    return frozenset({{"shared": "one", "own": "two", "raised": "error"}.get(outcome, outcome)})
+
+
+LESSON = Lesson(
+    name="placement",
+    experiment=PLACEMENT,
+    first=("device_setter", "strategy", "ps", "workers", "sizes"),
+    unused=unused,
+    figure=lambda trace, texts: figure(read(trace), texts),
+    alternative=lambda trace, texts: alternative(read(trace), texts),
+    story=lambda trace, texts: what_happened(read(trace), texts),
+    remedy=lambda trace: remedy(read(trace)),
+    prediction=Prediction(("one", "two", "error"), answers),
+    guide=(
+        Link("used", {}),
+        Link("greedy", {"strategy": "greedy"}),
+        Link("article", {"device_setter": "article"}),
+        Link("unused", {"device_setter": "unused"}),
+        Link("none", {"device_setter": "none"}),
+        Link("old", {"device_setter": "none"}, tensorflow="1.15.5"),
+        Link("parts", {"partitioner": "fixed_size"}),
+    ),
+)

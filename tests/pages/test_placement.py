@@ -1,0 +1,41 @@
+"""The page of the lesson on placement."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.engine import Engine
+from pages.parts import engine as shared
+from tests.pages.test_app import app, drawn
+
+PAGE = "pages/placement.py"
+
+
+@pytest.fixture(autouse=True)
+def _one_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.warm_up()
+    monkeypatch.setattr("pages.parts.lesson.shared_engine", lambda: engine)
+    monkeypatch.setattr(shared, "shared_engine", lambda: engine)
+
+
+def test_from_the_articles_call_to_a_shared_variable() -> None:
+    """TypeError; mended, the write doesn't arrive; mended again, it does."""
+    test = app(PAGE, device_setter="article", sizes="4,2")
+    assert "TypeError: no graph was built" in drawn(test)
+    test.button(key="mend").click().run()
+    assert test.query_params["device_setter"] == "unused"
+    assert "each worker has its own" in drawn(test)
+    test.button(key="mend").click().run()
+    assert "device_setter" not in test.query_params  # it is at its default
+    assert "The write arrives" in drawn(test)
+    assert not test.exception
+
+
+def test_in_chinese() -> None:
+    test = app(PAGE, locale="zh-CN", sizes="4,2")
+    assert "写入传到了" in drawn(test)
+
+
+def test_sizes_that_are_not_accepted_say_so() -> None:
+    test = app(PAGE, sizes="0")
+    assert any("sizes" in warning.value for warning in (*test.warning, *test.error))
