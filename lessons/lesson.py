@@ -56,6 +56,21 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """What one would write today: an experiment with the settings that fit the lesson's, and its traces beside it.
+
+    `choice` is a setting of it that the visitor chooses. `table` gives columns, and `sentences` says how the two
+    differ, from the lesson's trace and its own. Its texts are `successor.title` and `successor.about`.
+    """
+
+    experiment: Experiment[Any]
+    choice: str
+    settings: Callable[[Any], Mapping[str, Any]]
+    table: Callable[[Trace, Trace, Texts], Mapping[str, Sequence[str]]]
+    sentences: Callable[[Trace, Trace, Texts], Sequence[str]]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
@@ -66,7 +81,7 @@ class Lesson(Generic[S]):
     one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
     `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same.
+    the blink of an eye, and its height is always the same. A `successor` has a tab, and runs when that is opened.
     """
 
     name: str
@@ -82,6 +97,7 @@ class Lesson(Generic[S]):
     prediction: Prediction | None = None
     actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False
+    successor: Successor | None = None
 
 
 AnyLesson = Lesson[Any]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.experiments.multi_worker import MULTI_WORKER
 from engine.experiments.sync_replicas import SYNC_REPLICAS, USUAL_DELAY, SyncReplicasSettings
 from engine.settings import as_words
 from engine.trace import Trace
 from lessons.language import number
-from lessons.lesson import Action, Lesson, Link, Prediction
+from lessons.lesson import Action, Lesson, Link, Prediction, Successor
+from lessons.sync_replicas import successor
 from lessons.sync_replicas.figure import alternative, figure
 from lessons.sync_replicas.reading import read
 from lessons.sync_replicas.remedy import remedy
@@ -94,4 +96,5 @@ LESSON = Lesson(
     ),
     actions=actions,
     live=True,
+    successor=Successor(MULTI_WORKER, "strategy", successor.settings, successor.table, successor.sentences),
 )

@@ -28,6 +28,7 @@ from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
+from pages.parts.successor import successor
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
 HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
@@ -63,7 +64,7 @@ def lesson_page(lesson: AnyLesson) -> None:
             actions(lesson, request, words, own)
             shown = _result(lesson, request, words, own, hidden, line)
     if request is not None and "tabs" not in hidden:
-        _tabs(lesson, request, shown, words)
+        _tabs(lesson, request, shown, words, own)
 
 
 def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) -> Request | None:
@@ -255,16 +256,18 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
-def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
+def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts, own: Texts) -> None:
     """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
     if shown is not None and is_asked(lesson, request):
         with st.tabs([words("page.code")])[0]:  # the rest would tell
             _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
         return
     names = [words("page.code"), words("page.trace")] if shown else []
-    *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
+    replaced = [own("successor.title")] if shown and lesson.successor else []
+    tabs = st.tabs([*names, words("page.versions"), *replaced], key="tab", on_change="rerun")
+    versions = tabs[len(names)]
     if shown is not None:
-        code, events = tabs
+        code, events = tabs[:2]
         with code:
             _code(lesson, shown, words)
         with events:
@@ -272,6 +275,9 @@ def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts
     if versions.open:
         with versions:
             versions_table(shared_engine(), request)
+    if shown is not None and lesson.successor is not None and tabs[-1].open:
+        with tabs[-1]:
+            successor(lesson.successor, request, shown.trace, words, own)
 
 
 def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
