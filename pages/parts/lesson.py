@@ -17,7 +17,7 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.actions import actions
+from pages.parts.actions import actions, keep_run, kept_run
 from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
@@ -199,8 +199,11 @@ def _run_and_draw(
 
     covered = is_asked(lesson, request)
     with above:
-        shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
+        shown = kept_run(lesson, request, name) or run(
+            shared_engine(), request, words, draw if lesson.live and not covered else None
+        )
         if shown is not None:
+            keep_run(lesson, request, name, shown)
             _badges(shown, words, badges)
             _told_if_stopped(shown.trace, words, name)
             if covered and shown.trace.answered:

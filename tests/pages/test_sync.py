@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from engine.engine import Engine, Request, Ticket
 from lessons.sync_replicas.lesson import SLOW
 from tests.pages.test_app import _one_engine, app, drawn
 
@@ -93,3 +94,23 @@ def test_a_prediction_covers_the_run() -> None:
     test.button(key="predict-right").click().run()
     assert "ValueError" in drawn(test)
     assert test.warning
+
+
+def test_a_run_stays_until_it_is_run_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run is another, so what only looks elsewhere (a tab, another language) does not start one."""
+    asked: list[Request] = []
+    submit = engine.submit
+
+    def counted(request: Request, session: str = "") -> Ticket:
+        asked.append(request)
+        return submit(request, session)
+
+    monkeypatch.setattr(engine, "submit", counted)
+    test = sync_app(**REFUSED)
+    begun = len(asked)
+    test.run()
+    assert len(asked) == begun
+    test.button(key="run-again").click().run()
+    assert len(asked) == begun + 1
+    test.slider(key="steps").set_value(2).run()
+    assert len(asked) == begun + 2
