@@ -16,7 +16,7 @@ Delay = Annotated[float, Field(ge=0, le=1)]
 GROUPS = {"conv": 1, "fc_w": 10, "fc_b": 20}  # the variables, and how many times the learning rate each gets
 DECAY = 0.5  # of the moving averages
 USUAL_DELAY = 0.05  # seconds; a worker that takes no time at all takes the tokens of those that are not up yet
-PATIENCE = 4.0  # seconds without any change that make a deadlock; a worker's own delay is a second at most
+PATIENCE = 3.0  # seconds without any change that make a deadlock; a worker's own delay is a second at most
 
 
 class SyncReplicasSettings(Settings):

@@ -39,7 +39,7 @@ def weights_after(mean: float, momentum: float, optimizers: int, steps: int = ST
 )
 def test_all_workers_hold_the_same_mean(run_on: Run, version: str, settings: dict[str, Any]) -> None:
     trace = run_on(version, "multi_worker", steps=STEPS, **settings)
-    assert trace.status == "ok", trace.error or trace.stderr
+    assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
     used = trace.start["settings"]
     workers = used["workers"]
     expected = weights_after(sum(used["gradients"]) / workers, used["momentum"], used["optimizers"])
@@ -70,7 +70,7 @@ def test_it_computes_what_sync_replicas_computes(run_on: Run) -> None:
 def test_a_parameter_server_waits_for_nobody(run_on: Run, version: str) -> None:
     """Each step is one worker's, and is applied by itself: the weight has moved by all of them one by one."""
     trace = run_on(version, "multi_worker", strategy="parameter_server", workers=2, steps=8, optimizers=2)
-    assert trace.status == "ok", trace.error or trace.stderr
+    assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
     assert {event["task"] for event in trace.events if "task" in event} == {"chief:0"}
     gradients = trace.start["settings"]["gradients"]
     for name in ("conv", "fc_w"):
