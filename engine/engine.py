@@ -18,7 +18,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,7 @@ REASONS = {
     "signal": "its process was ended by {detail}",
     "exit": "its process ended with exit status {detail} and reported no error",
     "lost": "the process that holds TensorFlow died under this run, {detail} times",
-    "not_started": "TensorFlow could not be started; {detail}",
+    "not_started": "TensorFlow could not be started ({detail})",
     "unwanted": "nobody waited for it any more",
     "closed": "the engine was closed",
 }
@@ -227,6 +227,7 @@ class Engine:
         self._lock = threading.RLock()
         self._warm: dict[str, WarmRuntime] = {}
         self._stopped: list[WarmRuntime] = []  # out of use, but perhaps not yet gone
+        self._died_importing: Counter[str] = Counter()  # how often in a row, by runtime
         self._states: dict[str, WarmState] = {}  # of parents that could not start
         self._sessions: OrderedDict[str, deque[tuple[Ticket, _Job]]] = OrderedDict()
         self._jobs: dict[str, _Job] = {}  # waiting and running, by key
@@ -487,6 +488,7 @@ class Engine:
 
     def _not_started(self, name: str, state: WarmState) -> None:
         """A parent never came as far as to run anything; the next request tries again."""
+        del self._died_importing[name]
         self._states[name] = state
         for job in [job for job in self._jobs.values() if job.runtime.name == name and job.warm is None]:
             self._finish(job, "killed", why="not_started", detail=f"TensorFlow {name}: {state.reason}")
@@ -521,6 +523,7 @@ class Engine:
                 self._lost(warm)
             elif "ready" in message:
                 warm.used = time.monotonic()
+                del self._died_importing[warm.runtime.name]
             elif "run" in message:
                 job = self._running.get(message["run"])
                 if job is not None:
@@ -562,7 +565,9 @@ class Engine:
             for ticket in job.tickets:
                 self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
         if warm.info is None:
-            self._not_started(name, warm.state)
+            self._died_importing[name] += 1
+            if not warm.was_killed or self._died_importing[name] >= ATTEMPTS:
+                self._not_started(name, warm.state)
 
     def _start_event(self, job: _Job) -> Event:
         """What is known before anything runs; the parent's own word on its versions, where it has given it."""

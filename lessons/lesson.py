@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Settings)
 @dataclass(frozen=True)
 class Link:
     """A run worth a look: settings (those not named are at their defaults), and the TensorFlow version, or None for
-    the app's own.
+    the one that is chosen already.
 
     Its texts are `guide.{name}`, which is short, and `guide.{name}_help`, a sentence.
     """
@@ -30,10 +30,23 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """A question on a run that is not shown yet: its answers, and which of them a trace shows to be right.
+
+    Its texts are `predict.question`, `predict.options.{option}`, and `predict.missed.{option}`: what to think of for
+    those who chose it and were wrong.
+    """
+
+    options: Sequence[str]
+    answers: Callable[[Trace], frozenset[str]]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
-    `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
+    `first` names the settings that are shown first and large; the rest are one click away. Before them come `places`:
+    those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
     one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
@@ -50,6 +63,8 @@ class Lesson(Generic[S]):
     story: Callable[[Trace, Texts], Sequence[str]]
     remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
+    places: tuple[str, ...] = ()
+    prediction: Prediction | None = None
     live: bool = False
 
 

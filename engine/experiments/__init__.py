@@ -7,10 +7,11 @@ from typing import Any
 from engine.experiments.aggregation import AGGREGATION
 from engine.experiments.base import CannotRunError, Experiment, UnknownExperimentError
 from engine.experiments.fit import FIT
+from engine.experiments.scaling import SCALING
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, FIT)
+    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, FIT, SCALING)
 }
 
 

@@ -16,7 +16,7 @@ from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 
 # Of the page itself, not settings of an experiment.
-PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
+PAGE_WORDS = ("lang", "held", "hide", "predict", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
 ADDRESS, PROBLEMS = "address", "address_problems"
 
 
@@ -55,6 +55,14 @@ def tell_problems(model: type[Settings], words: Texts) -> None:
     """Warn of what the URL has that is not accepted. The warning stays until something else is chosen."""
     for problem in st.session_state[PROBLEMS]:
         st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
+
+
+def tell_unknown(name: str, given: str, options: Collection[str], words: Texts) -> None:
+    """Warn of a word of the page itself that the URL has, where it is none of those there are."""
+    if given not in options:
+        said = given.replace("`", "'")[:80] or " "
+        problem = words("page.refused_value", setting=name, given=said, allowed=", ".join(options))
+        st.warning(words("page.refused", problem=problem), icon=":material/link_off:")
 
 
 def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:

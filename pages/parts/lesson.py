@@ -17,16 +17,19 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.address import read_address, tell_problems, told
+from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
+from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
+from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
+HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
 PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
@@ -34,8 +37,10 @@ def lesson_page(lesson: AnyLesson) -> None:
     """The whole page. What the visitor chose is in the URL, so that a link reopens exactly this."""
     words, own = texts(), lesson_texts(lesson.name)
     model = lesson.experiment.settings
-    hidden = set(st.query_params.get("hide", "").split(","))
+    hidden = {word for word in st.query_params.get("hide", "").split(",") if word}
     st.title(own("question"), anchor=False)
+    for word in hidden:
+        tell_unknown("hide", word, HIDEABLE, words)
     read_address(model, lesson.name)
     tell_problems(model, words)
     # A held run is in the URL too; the switch shows whether there is one.
@@ -67,6 +72,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
     except SettingsError:
         off = frozenset()
     st.markdown(own("intro"))
+    if lesson.places:
+        scope_box(lesson, own)
     for name in lesson.first:
         control(declared[name], model, lesson.name, words, own, disabled=name in off)
     with st.expander(words("page.more"), icon=":material/tune:"):
@@ -90,6 +97,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
             args=(lesson, request, offer),
             disabled=request is None,
         )
+        if lesson.prediction is not None:
+            predict_switch(words)
     return request
 
 
@@ -146,10 +155,14 @@ def _result(
         return None
     held = _held(lesson, words)
     if held is None:
-        shown = _run_and_draw(lesson, request, words, own, "now", line)
+        covered = is_asked(lesson, request)
+        shown = _run_and_draw(lesson, request, words, own, "now", line, covered=covered)
+        if covered and shown is not None and shown.trace.answered:
+            ask(lesson, request, words, own)
+            return shown
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    if shown is not None and "story" not in hidden:
+    if shown is not None and "story" not in hidden and len(shown.trace.events) > 2:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -170,9 +183,17 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
 
 
 def _run_and_draw(
-    lesson: AnyLesson, request: Request, words: Texts, own: Texts, name: str, badges: DeltaGenerator
+    lesson: AnyLesson,
+    request: Request,
+    words: Texts,
+    own: Texts,
+    name: str,
+    badges: DeltaGenerator,
+    *,
+    covered: bool = False,
 ) -> Shown | None:
-    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays. `covered`: nothing is
+    drawn but that there is no answer."""
     above, below = st.container(), st.container()
     place: DeltaGenerator | None = None
     pictures = itertools.count()
@@ -185,11 +206,14 @@ def _run_and_draw(
         place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
 
     with above:
-        shown = run(shared_engine(), request, words, draw if lesson.live else None)
+        shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
         if shown is not None:
             _badges(shown, words, badges)
+            if not covered and "held" not in st.query_params:
+                verdict(lesson, request, shown.trace, words, own)
             _told_if_stopped(shown.trace, words, name)
-    if shown is not None:
+    # The engine's own two events: nothing of the program was seen.
+    if shown is not None and len(shown.trace.events) > 2 and not (covered and shown.trace.answered):
         draw(shown.trace, f"figure-{name}")
     return shown
 
@@ -221,8 +245,7 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
                 color="green",
                 help=words("badge.kept_help" if shown.kept else "badge.live_help"),
             )
-        st.badge(f"TensorFlow {start['tensorflow']}", color="orange")
-        st.badge(f"Keras {start['keras']}", color="gray")
+        st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
         st.badge(words("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
         if recording is not None:
@@ -241,6 +264,10 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
 
 def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
     """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+    if shown is not None and is_asked(lesson, request):
+        with st.tabs([words("page.code")])[0]:  # the rest would tell
+            _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
+        return
     names = [words("page.code"), words("page.trace")] if shown else []
     *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
     if shown is not None:
@@ -284,7 +311,8 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
         if changed:
             note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
         st.caption(note, width="stretch")
-    st.html(program_html(program, changed, trace.error["line"] if trace.error else None))
+    raised = trace.error["line"] if trace.error else None
+    st.html(program_html(program, changed, raised, words("code.reporting")))
 
 
 def _trace(trace: Trace, words: Texts) -> None:

@@ -158,7 +158,7 @@ def test_a_runtime_that_does_not_start_says_why(tmp_path: Path) -> None:
     with Engine({own.name: Runtime(python, own.versions)}) as engine:
         trace = engine.run(aggregation())
         assert trace.status == "killed"
-        assert trace.end["reason"].startswith("TensorFlow could not be started; ")
+        assert trace.end["reason"].startswith("TensorFlow could not be started (")
         assert "ModuleNotFoundError: No module named 'tensorflow'" in trace.end["reason"]
         assert engine.state().name == "failed"
         assert engine.run(aggregation()).status == "killed"  # it is tried again, and does not hang
@@ -335,7 +335,8 @@ def test_import_progress_is_told() -> None:
 # ---------------------------------------------------------------------------------------------- nothing is left behind
 
 APP = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
 from engine.engine import Engine, Request
 from tests.engine import faults
 import engine.engine as module

@@ -80,7 +80,9 @@ def test_the_matrix_fills_and_a_cell_opens_its_run(page: Page, address: str) -> 
     page.goto(f"{address}/versions?view=direct")
     cells = page.locator(".grid td > a")
     expect(cells).to_have_count(60, timeout=FIRST_RUN)  # recordings are there at once
-    expect(page.get_by_text(re.compile(r"^(All 60|\d+ of 60) ran on this server"))).to_be_visible(timeout=ALL_VERSIONS)
+    expect(page.get_by_text(re.compile(r"^(All 60|\d+ of 60) runs were made on this server"))).to_be_visible(
+        timeout=ALL_VERSIONS
+    )
     expect(cells).to_have_count(60)
     expect(page.locator(".grid td.odd > a", has_text="one replica only")).to_have_count(6)
     cells.filter(has_text="one replica only").first.click()
@@ -105,7 +107,7 @@ def test_filling_can_be_stopped(page: Page, address: str) -> None:
         expect(metric.locator("[data-testid=stMetricValue]")).to_have_text("0", timeout=20_000)
     page.go_back()
     page.get_by_role("button", name="Run the rest").click()
-    expect(page.get_by_text(re.compile("have been run here|ran on this server"))).to_be_visible()
+    expect(page.get_by_text(re.compile("have been made here|were made on this server"))).to_be_visible()
 
 
 def test_the_time_line(page: Page, address: str) -> None:
@@ -142,6 +144,6 @@ def test_nothing_is_wider_than_the_window(
         ):
             page.goto(address + path)
             expect(page.locator(there).first).to_be_visible(timeout=FIRST_RUN)
-            main = page.locator("[data-testid=stMain]")
             # The style may come a moment after what it is for.
-            assert until(lambda main=main: main.evaluate("main => main.scrollWidth") <= width), path
+            fits = "width => document.querySelector('[data-testid=stMain]').scrollWidth <= width"
+            page.wait_for_function(fits, arg=width)
