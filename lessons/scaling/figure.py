@@ -13,7 +13,7 @@ from lessons.language import Texts, number
 from lessons.player import BLUE, DRIFTED, EDGE, EQUAL, FAILED, INK, PURPLE
 from lessons.scaling.reading import ROUNDING, Reading
 
-HEIGHT: Final = 520  # pixels, always: a live figure must not jump
+HEIGHT: Final = 440  # pixels, always: a live figure must not jump
 LOWEST: Final = 1e-9  # of a logarithmic axis; a distance of nothing is drawn here
 COLORS: Final = {"equal": EQUAL, "scaled": FAILED, "apart": FAILED, "diverged": FAILED}
 
@@ -23,7 +23,7 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
     drawn = make_subplots(
         rows=2,
         shared_xaxes=True,
-        row_heights=[0.58, 0.42],
+        row_heights=[0.56, 0.44],
         vertical_spacing=0.13,
         subplot_titles=[texts("figure.loss"), texts("figure.distance")],
     )
@@ -45,7 +45,7 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
     )  # fmt: skip
     drawn.update_layout(
         height=HEIGHT,
-        margin={"l": 58, "r": 12, "t": 62, "b": 66},
+        margin={"l": 58, "r": 12, "t": 54, "b": 62},
         legend={"orientation": "h", "x": 0, "y": -0.13, "yanchor": "top", "itemclick": False, "itemdoubleclick": False,
                 "font": {"color": INK}},
         hovermode="x unified",
@@ -56,7 +56,7 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
     for title in drawn.layout.annotations[:2]:
         title.update(x=0, xanchor="left")
     drawn.add_annotation(
-        x=1, xref="paper", y=1, yref="paper", yanchor="bottom", xanchor="right", yshift=26, showarrow=False,
+        x=1, xref="paper", y=1, yref="paper", yanchor="bottom", xanchor="right", yshift=22, showarrow=False,
         text=f"<b>{headline(reading, texts)}</b>", font={"size": 15, "color": color},
     )  # fmt: skip
     last = int(reading.settings["steps"])
@@ -64,12 +64,11 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
         range=[0.5, last + 0.5], fixedrange=True, tickfont={"color": INK}, gridcolor=EDGE, zeroline=False
     )
     drawn.update_xaxes(title={"text": texts("figure.step"), "font": {"color": INK}, "standoff": 4}, row=2, col=1)
-    drawn.update_yaxes(
-        type="log", fixedrange=True, tickfont={"color": INK}, gridcolor=EDGE, exponentformat="power", nticks=5
-    )
-    drawn.update_yaxes(range=_range(reading), row=1, col=1)
+    drawn.update_yaxes(type="log", fixedrange=True, tickfont={"color": INK}, gridcolor=EDGE, exponentformat="power")
+    ticks = [factor * 10**power for power in range(-4, 8) for factor in (1, 3)]
+    drawn.update_yaxes(range=_range(reading), tickvals=ticks, ticktext=[number(tick) for tick in ticks], row=1, col=1)
     top = math.log10(max([reading.farthest if math.isfinite(reading.farthest) else 1.0, 10.0]))
-    drawn.update_yaxes(range=[math.log10(LOWEST), top + 0.3], row=2, col=1)
+    drawn.update_yaxes(range=[math.log10(LOWEST), top + 0.3], dtick=3, row=2, col=1)
     return drawn
 
 

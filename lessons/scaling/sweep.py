@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
@@ -41,8 +41,6 @@ def figure(traces: Mapping[int, Trace], texts: Texts) -> go.Figure:
     ticks = (0.03, 0.1, 0.3, 1.0)
     drawn = go.Figure(
         go.Heatmap(
-            x=[str(replicas) for replicas in REPLICAS],
-            y=[number(rate) for rate in RATES],
             z=colors,
             zmin=math.log10(LOWEST),
             zmax=math.log10(HIGHEST),
@@ -59,26 +57,28 @@ def figure(traces: Mapping[int, Trace], texts: Texts) -> go.Figure:
             },
         )
     )
-    for row, rate in enumerate(RATES):
-        for column, replicas in enumerate(REPLICAS):
+    for row in rows:
+        for column in range(len(REPLICAS)):
             value = grid[row][column]
             pale = value is not None and _bounded(value) > 0.2
             drawn.add_annotation(
-                x=str(replicas), y=number(rate), showarrow=False,
+                x=column, y=row, showarrow=False,
                 text="…" if value is None else f"<b>{number(round(value, 3))}</b>",
                 font={"size": 14, "color": INK if value is None else "#1B1B1B" if pale else "#FFFFFF"},
             )  # fmt: skip
     drawn.update_layout(height=HEIGHT, margin={"l": 64, "r": 8, "t": 12, "b": 52}, dragmode=False, font={"color": INK})
-    axis = {"type": "category", "fixedrange": True, "tickfont": {"color": INK}, "showgrid": False}
-    drawn.update_xaxes(
-        **axis, title={"text": "replicas", "font": {"color": INK}}, categoryorder="array",
-        categoryarray=[str(replicas) for replicas in REPLICAS], range=[-0.5, len(REPLICAS) - 0.5],
-    )  # fmt: skip
-    drawn.update_yaxes(
-        **axis, title={"text": "learning_rate", "font": {"color": INK}}, categoryorder="array",
-        categoryarray=[number(rate) for rate in RATES], range=[-0.5, len(RATES) - 0.5],
-    )  # fmt: skip
+    drawn.update_xaxes(**_axis("replicas", [str(replicas) for replicas in REPLICAS]))
+    drawn.update_yaxes(**_axis("learning_rate", [number(rate) for rate in RATES]))
     return drawn
+
+
+def _axis(title: str, ticks: Sequence[str]) -> dict[str, Any]:
+    """A place for each of these words."""
+    return {
+        "title": {"text": title, "font": {"color": INK}}, "tickvals": list(range(len(ticks))), "ticktext": list(ticks),
+        "range": [-0.5, len(ticks) - 0.5], "tickfont": {"color": INK}, "fixedrange": True, "showgrid": False,
+        "zeroline": False,
+    }  # fmt: skip
 
 
 def alternative(traces: Mapping[int, Trace], texts: Texts) -> str:

@@ -62,7 +62,8 @@ def test_the_global_mean_is_one_device_with_the_whole_batch(train: Callable[...,
         {"normalization": "synchronized"},
         {"last_batch": "keep_counted"},
         # A mean of means of equal shares is the mean.
-        {"loss": "per_replica_mean", "gradient": "mean"},
+        {"loss": "per_replica_mean", "gradient": "mean", "replicas": 2},
+        {"loss": "per_replica_mean", "gradient": "mean", "replicas": 8},
         # Keras 3 sums N equal means.
         {"gradient": "all_reduce_mean"},
     ],
