@@ -200,11 +200,13 @@ def _run_and_draw(
     pictures = itertools.count()
 
     def draw(trace: Trace, key: str = "") -> None:
-        # The picture before this run stays until there is another; an empty place would take it away at once.
+        # The picture before this run stays until there is another, and that one takes its place; an `st.empty` made
+        # beforehand would take it away.
         nonlocal place
-        place = place or below.empty()
         key = key or f"live-{name}-{next(pictures)}"
-        place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
+        place = (below if place is None else place).plotly_chart(
+            lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own)
+        )
 
     with above:
         shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)

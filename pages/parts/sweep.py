@@ -22,11 +22,14 @@ def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, own: Texts) -> None
     """Run what the sweep asks for beside the chosen settings, on the same version, and draw it as it comes."""
     st.markdown(own("sweep.about"))
     requests = [replace(chosen, settings=settings) for settings in sweep.settings(chosen.settings)]
-    place, pictures = st.empty(), itertools.count()
+    place, pictures = st.container(), itertools.count()
 
     def draw(found: Mapping[int, Shown]) -> None:
+        nonlocal place  # of the picture itself, once there is one
         traces = {number: shown.trace for number, shown in found.items()}
         key = f"sweep-{next(pictures)}"
-        place.plotly_chart(sweep.figure(traces, own), key=key, config=PLOTLY, alt=sweep.alternative(traces, own))
+        place = place.plotly_chart(
+            sweep.figure(traces, own), key=key, config=PLOTLY, alt=sweep.alternative(traces, own)
+        )
 
     fill(engine, "".join(request.to_json() for request in requests), requests, draw, versions_texts())
