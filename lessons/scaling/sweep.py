@@ -16,7 +16,7 @@ from lessons.scaling.reading import read
 
 RATES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 REPLICAS: Final = (1, 2, 4, 8)
-STEPS: Final = 100
+STEPS: Final = 50
 HEIGHT: Final = 380
 # Dark is well learned, pale badly; text on both.
 SCALE: Final = ((0.0, "#0B3C5D"), (0.35, "#2C7FB8"), (0.7, "#A9CFE5"), (1.0, "#F7E6CC"))
