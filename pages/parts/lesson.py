@@ -156,14 +156,11 @@ def _result(
         return None
     held = _held(lesson, words)
     if held is None:
-        covered = is_asked(lesson, request)
-        shown = _run_and_draw(lesson, request, words, own, "now", line, covered=covered)
-        if covered and shown is not None and shown.trace.answered:
-            ask(lesson, request, words, own)
-            return shown
+        shown = _run_and_draw(lesson, request, words, own, "now", line)
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    if shown is not None and "story" not in hidden and len(shown.trace.events) > 2:
+    told = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
+    if shown is not None and told and "story" not in hidden:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -190,11 +187,8 @@ def _run_and_draw(
     own: Texts,
     name: str,
     badges: DeltaGenerator,
-    *,
-    covered: bool = False,
 ) -> Shown | None:
-    """Run, and draw: a live figure also while the run goes on, in the place where it then stays. `covered`: nothing is
-    drawn but that there is no answer."""
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
     above, below = st.container(), st.container()
     place: DeltaGenerator | None = None
     pictures = itertools.count()
@@ -208,15 +202,17 @@ def _run_and_draw(
             lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own)
         )
 
+    covered = is_asked(lesson, request)
     with above:
         shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
         if shown is not None:
             _badges(shown, words, badges)
-            if not covered and "held" not in st.query_params:
-                verdict(lesson, request, shown.trace, words, own)
             _told_if_stopped(shown.trace, words, name)
-    # The engine's own two events: nothing of the program was seen.
-    if shown is not None and len(shown.trace.events) > 2 and not (covered and shown.trace.answered):
+            if covered and shown.trace.answered:
+                ask(lesson, request, words, own)
+                return shown
+            verdict(lesson, request, shown.trace, words, own)
+    if shown is not None and len(shown.trace.events) > 2:  # where there is more than the engine's own
         draw(shown.trace, f"figure-{name}")
     return shown
 

@@ -52,12 +52,20 @@ CHOICES["fit"] = [
     {"mode": "eager", "cross_device": "hierarchical_copy", "examples": 16, "repeats": 3},
     {"keras": "tf_keras", "examples": 7, "replicas": 4},
 ]
+CHOICES["scaling"] = [
+    {"steps": 3},
+    {"steps": 3, "loss": "per_replica_mean", "gradient": "all_reduce_mean", "rule": "square_root", "optimizer": "adam"},
+    {"loss": "sum", "gradient": "mean", "rule": "linear", "last_batch": "keep", "normalization": "per_replica"},
+    {"rule": "linear_warmup", "reference": "small_batches", "optimizer": "momentum", "last_batch": "keep_counted"},
+    {"normalization": "synchronized", "last_batch": "keep_counted", "loss": "sum"},
+]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [
     *(("aggregation", choice) for choice in CHOICES["aggregation"]),
     *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
     ("fit", CHOICES["fit"][2]),
+    ("scaling", CHOICES["scaling"][1]),
 ]
 
 
