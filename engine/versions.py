@@ -11,12 +11,13 @@ from functools import cached_property
 class Versions:
     """What a program is written for. TensorFlow's own names differ in places from one version to another.
 
-    `tf_keras` is Keras 2 beside TensorFlow's own Keras 3, where it is installed.
+    `tf_keras` is Keras 2 beside TensorFlow's own Keras 3, where it is installed; `plotly` comes with real data.
     """
 
     tensorflow: str
     keras: str
     tf_keras: str | None = None
+    plotly: str | None = None
 
     @cached_property
     def keras_numbers(self) -> tuple[int, int]:

@@ -42,6 +42,16 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """A picture of many runs. `settings` are theirs, for those that are chosen; `figure` and `alternative` are made of
+    the traces there are, by their place among these. Its texts are `sweep.title` and `sweep.about`."""
+
+    settings: Callable[[Any], Sequence[Settings]]
+    figure: Callable[[Mapping[int, Trace], Texts], go.Figure]
+    alternative: Callable[[Mapping[int, Trace], Texts], str]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
@@ -51,7 +61,7 @@ class Lesson(Generic[S]):
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
     one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same.
+    the blink of an eye, and its height is always the same. A `sweep` is shown in a tab, and runs when that is opened.
     """
 
     name: str
@@ -66,6 +76,7 @@ class Lesson(Generic[S]):
     places: tuple[str, ...] = ()
     prediction: Prediction | None = None
     live: bool = False
+    sweep: Sweep | None = None
 
 
 AnyLesson = Lesson[Any]

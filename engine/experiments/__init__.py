@@ -8,10 +8,11 @@ from engine.experiments.aggregation import AGGREGATION
 from engine.experiments.base import CannotRunError, Experiment, UnknownExperimentError
 from engine.experiments.fit import FIT
 from engine.experiments.placement import PLACEMENT
+from engine.experiments.scaling import SCALING
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, PLACEMENT, FIT)
+    experiment.name: experiment for experiment in (AGGREGATION, SCALING, SCOPE_PLACEMENT, PLACEMENT, FIT)
 }
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from engine.trace import Trace
 from lessons.aggregation import reading as aggregation
 from lessons.language import Texts, number
+from lessons.scaling import reading as scaling
 from lessons.scope_placement import reading as scope_placement
 from lessons.versions import fit
 
@@ -85,10 +86,21 @@ def _loss(reading: fit.Reading) -> str:
     return "loss_of_first" if reading.epochs[0].told_of == "first" else "loss_wrong"
 
 
+def _of_scaling(trace: Trace, texts: Texts) -> Outcome:
+    """Whether the replicas keep to the reference, and the loss of both at the end."""
+    reading = scaling.read(trace)
+    if reading.error is not None:
+        return _raised(reading.error, "outcome.cause.other", texts)
+    losses = _values([result.loss for result in reading.results.values()], texts)
+    kind: Kind = "right" if reading.outcome == "equal" else "odd"
+    return Outcome(kind, texts(f"outcome.scaling.{kind}"), losses)
+
+
 _OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
     "aggregation": _of_aggregation,
     "scope_placement": _of_scope_placement,
     "fit": _of_fit,
+    "scaling": _of_scaling,
 }
 
 

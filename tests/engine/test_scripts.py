@@ -59,6 +59,13 @@ CHOICES["placement"] = [
     {"device_setter": "article"},
     {"ps": 1, "workers": 1, "inner_device": "cpu"},
 ]
+CHOICES["scaling"] = [
+    {"steps": 3},
+    {"steps": 3, "loss": "per_replica_mean", "gradient": "all_reduce_mean", "rule": "square_root", "optimizer": "adam"},
+    {"loss": "sum", "gradient": "mean", "rule": "linear", "last_batch": "keep", "normalization": "per_replica"},
+    {"rule": "linear_warmup", "reference": "small_batches", "optimizer": "momentum", "last_batch": "keep_counted"},
+    {"normalization": "synchronized", "last_batch": "keep_counted", "loss": "sum"},
+]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [
@@ -66,6 +73,7 @@ ALONE = [
     *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
     ("fit", CHOICES["fit"][2]),
     ("placement", CHOICES["placement"][0]),
+    ("scaling", CHOICES["scaling"][1]),
 ]
 
 
