@@ -8,9 +8,10 @@ from engine.experiments.aggregation import AGGREGATION
 from engine.experiments.base import CannotRunError, Experiment, UnknownExperimentError
 from engine.experiments.fit import FIT
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
+from engine.experiments.variable_scope import VARIABLE_SCOPE
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, FIT)
+    experiment.name: experiment for experiment in (AGGREGATION, SCOPE_PLACEMENT, FIT, VARIABLE_SCOPE)
 }
 
 

@@ -52,12 +52,28 @@ CHOICES["fit"] = [
     {"mode": "eager", "cross_device": "hierarchical_copy", "examples": 16, "repeats": 3},
     {"keras": "tf_keras", "examples": 7, "replicas": 4},
 ]
+CHOICES["variable_scope"] = [
+    {},
+    {"api": "tf", "assign": "none"},
+    {"mode": "eager", "assign": "last", "operations": "op:v,variable:v:initial_value=2.0,name_scope:n,op:v"},
+    {
+        "operations": "scope:my_variable_scope,close,scope:t,scope:@my_variable_scope:reuse=AUTO_REUSE:"
+        "auxiliary_name_scope=False,get:v:shape=4x2:initializer=zeros:partitioner=fixed_size_2:regularizer=l2_loss,"
+        "scope:s,op:v,close,close,scope:@my_variable_scope:reuse=True:auxiliary_name_scope=False,get:w"
+    },
+    {"mode": "eager", "operations": "scope:s:reuse=True,get:v:shape=4x2:partitioner=fixed_size_2,op:w,variable:w"},
+    {"mode": "eager", "api": "tf", "operations": "name_scope:n,get:v:shape=2"},
+    {"operations": "name_scope:n,name_scope:t,op:w"},
+    {"operations": "op:w"},
+    {"operations": f"get:var1:shape=2,{','.join(['get:var1'] * 2)}"},
+]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [
     *(("aggregation", choice) for choice in CHOICES["aggregation"]),
     *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
     ("fit", CHOICES["fit"][2]),
+    ("variable_scope", CHOICES["variable_scope"][3]),
 ]
 
 
