@@ -52,6 +52,19 @@ ARTICLE: Final = (
     "get:var2",
 )
 
+# Sequences worth a look.
+PRESETS: Final[Mapping[str, str]] = {
+    "article": ",".join(ARTICLE),
+    "without_reuse": "scope:s,get:v:shape=1:initializer=1.0,close,scope:s,get:v:shape=1:initializer=1.0",
+    "reuse_new": "scope:s:reuse=True,get:v:shape=1:initializer=1.0",
+    "auto_reuse": "scope:s:reuse=AUTO_REUSE,get:v:shape=1:initializer=1.0,close,"
+    "scope:s:reuse=AUTO_REUSE,get:v:shape=1:initializer=2.0",
+    "entered_again": "scope:s,get:v:shape=1:initializer=1.0,variable:w,close,scope:s:reuse=True,get:v,variable:w,op:w",
+    "name_scope": "name_scope:n,get:v:shape=1:initializer=1.0,variable:w,op:w",
+    "captured": "scope:s,get:v:shape=1:initializer=1.0,close,scope:t,scope:@s:reuse=True,get:v",
+    "partitioned": "scope:s,get:v:shape=4x2:initializer=1.0:partitioner=fixed_size_2:regularizer=l2_loss",
+}
+
 _CODE: Final[Mapping[tuple[str, str], str]] = {
     ("reuse", "AUTO_REUSE"): "tf.AUTO_REUSE",
     ("shape", "1"): "[1]",
@@ -262,9 +275,8 @@ def body(operations: Sequence[Operation]) -> str:
     lines: list[str] = []
     for statement in statements(operations):
         operation, indent = statement.operation, "    " * statement.depth
-        if lines and operation.is_block and (statement.depth == 0 or not lines[-1].endswith("entered()")):
-            lines.append("")
-        elif lines and statement.depth == 0 and lines[-1].startswith(" "):
+        begins = operation.is_block and not (statement.depth and lines[-1].endswith("entered()"))
+        if lines and (begins or (statement.depth == 0 and lines[-1].startswith(" "))):
             lines.append("")
         lines += [indent + line for line in statement.lines]
         if operation.is_block:
@@ -319,4 +331,9 @@ VARIABLE_SCOPE = Experiment(
     devices=logical_devices,
     context=context,
     runs_on=lambda versions: True,
+    recorded=(
+        {"operations": tuple(words.split(",") for words in PRESETS.values()), "mode": ("graph", "eager")},
+        {"operations": tuple(words.split(",") for words in PRESETS.values()), "api": ("tf",)},
+        {"assign": ("last", "none")},
+    ),
 )

@@ -10,7 +10,7 @@ from streamlit.navigation.page import Page
 from lessons.language import LANGUAGES, Language, Texts, negotiate
 
 ROOT = Path(__file__).parents[2]
-LESSONS = ("aggregation", "scope_placement")
+LESSONS = ("aggregation", "scope_placement", "variable_scope")
 LANGUAGE_NAMES: dict[str, str] = {"en": "English", "zh": "中文"}
 OPENED = "opened_through_app"
 CHOSEN_LANGUAGE = "chosen_language"

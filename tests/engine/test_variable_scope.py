@@ -247,7 +247,8 @@ def _line(trace: Trace) -> str:
     experiment = EXPERIMENTS["variable_scope"]
     settings = experiment.settings.parse(trace.start["settings"])
     program = render(experiment, settings, Versions(trace.start["tensorflow"], trace.start["keras"]))
-    return program.splitlines()[trace.error["line"] - 1].strip()
+    line: int = trace.error["line"]
+    return program.splitlines()[line - 1].strip()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
