@@ -253,6 +253,8 @@ class _Drawing:
             call = _called(item)
             points.add(x, top + 14, f"<b>{call}</b>" if block else call, anchor="middle right", pixels=12)
             told = self._told(item) if place < frame.done else HIDDEN
+            if frame.failed and place == frame.done and self.reading.failure:
+                told = f"<b style='color:{FAILED}'>✕ {self.reading.failure.kind}</b>"
             points.add(x, top + 31, told, anchor="middle right", pixels=13 if not block else 12)
         for entry, root in enumerate(self.roots):
             items = [item for item in self.reading.objects[root] if item.statement.number <= frame.done]
