@@ -30,13 +30,27 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Prediction(Generic[S]):
+    """What a learner may say before a run is shown. `options` are the answers that there are for a choice of settings,
+    none where there is nothing to ask; `truth` is the one that a trace gives, None where it gives none.
+
+    Its texts are `predict.question`, and in `said` what each answer is called.
+    """
+
+    options: Callable[[S], Sequence[str]]
+    truth: Callable[[Trace], str | None]
+    said: Callable[[str, Texts], str]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
     `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look.
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. `predict`,
+    where there is one, asks first.
     """
 
     name: str
@@ -48,6 +62,7 @@ class Lesson(Generic[S]):
     story: Callable[[Trace, Texts], Sequence[str]]
     remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
+    predict: Prediction[S] | None = None
 
 
 AnyLesson = Lesson[Any]

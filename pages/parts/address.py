@@ -16,7 +16,7 @@ from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 
 # Of the page itself, not settings of an experiment.
-PAGE_WORDS = ("lang", "held", "hide", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
+PAGE_WORDS = ("lang", "held", "hide", "predict", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
 ADDRESS, PROBLEMS = "address", "address_problems"
 
 

@@ -21,6 +21,7 @@ from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
+from pages.parts.predict import asked, predict_switch, tell_prediction, waits
 from pages.parts.running import Shown, run
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
@@ -54,7 +55,7 @@ def lesson_page(lesson: AnyLesson) -> None:
         with right:
             guide(lesson, request, own)
             shown = _result(lesson, request, words, own, hidden, line)
-    if request is not None and "tabs" not in hidden:
+    if request is not None and "tabs" not in hidden and not waits(lesson, request):
         _tabs(lesson, request, shown, words)
 
 
@@ -89,6 +90,7 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
             args=(lesson, request, offer),
             disabled=request is None,
         )
+        predict_switch(lesson, words)
     return request
 
 
@@ -144,6 +146,8 @@ def _result(
         _refused(lesson, words)
         return None
     held = _held(lesson, words)
+    if held is None and not asked(lesson, request, own):
+        return None
     if held is None:
         shown = run(shared_engine(), request, words)
         if shown is not None:
@@ -151,6 +155,8 @@ def _result(
             _figure(lesson, shown, words, own, "now")
     else:
         shown = _side_by_side(lesson, held, request, words, own)
+    if shown is not None:
+        tell_prediction(lesson, request, shown.trace, words, own)
     if shown is not None and "story" not in hidden:
         _story(lesson, shown.trace, words, own)
     return shown

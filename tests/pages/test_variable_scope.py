@@ -34,7 +34,8 @@ def test_an_operation_is_edited() -> None:
     assert query(test)["operations"] == TWICE.replace("close,scope:s", "close,scope:s:reuse=AUTO_REUSE")
     test.segmented_control(key="op-3-name").set_value("t").run()
     assert outcome(test) == "2 · variables: 2"
-    assert any("tf.AUTO_REUSE" in element.proto.body for element in test.get("html")) or "t" in query(test)["operations"]
+    (program,) = [each.proto.body for each in test.get("html") if 'class="program"' in each.proto.body]
+    assert "AUTO_REUSE" in program
     test.segmented_control(key="op-1-kind").set_value("variable").run()
     assert "variable:v" in query(test)["operations"]
 
@@ -76,3 +77,20 @@ def test_nonsense_in_the_url_is_told(words: str) -> None:
     assert outcome(test) == "4 · variables: 2"
     press(test, "add-op")  # and what is chosen next takes its place
     assert not test.warning
+
+
+@pytest.mark.parametrize(("locale", "answer"), [("en-US", "2"), ("zh-CN", "4"), ("en-US", "refused")])
+def test_a_prediction_is_asked_first_and_told_beside_the_truth(locale: str, answer: str) -> None:
+    """The article: 4 names, 2 variables."""
+    test = app(PAGE, locale=locale, predict="1")
+    assert not test.get("plotly_chart")
+    assert not test.get("html") or not any('class="program"' in each.proto.body for each in test.get("html"))
+    press(test, f"predict-{answer}")
+    assert test.get("plotly_chart")
+    assert len(test.success) == (answer == "2")
+    assert len(test.info) == (answer != "2")
+    test.segmented_control(key="mode").set_value("eager").run()  # another run, another question
+    assert not test.get("plotly_chart")
+    test.toggle(key="predict-switch").set_value(False).run()
+    assert "predict" not in test.query_params
+    assert test.get("plotly_chart")
