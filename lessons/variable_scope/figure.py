@@ -163,7 +163,7 @@ class _Drawing:
     def _lanes(self) -> dict[str, float]:
         """Where each object's marker stands: those that have several names on a line of their own."""
         shared = [root for root, items in self.reading.objects.items() if len(items) > 1]
-        return {root: _LANE + _LANES * (shared.index(root) if root in shared else 0) for root in self.roots}
+        return {root: _LANE + _LANES * (shared.index(root) + 1 if root in shared else 0) for root in self.roots}
 
     # ---- what moves ----
 
@@ -233,12 +233,12 @@ class _Drawing:
             first = self.reading.objects[root][0].statement.number
             y = _TOP + _HEAD + _ENTRY * entry + _ENTRY / 2
             points.add(
-                _CARD + 0.03,
+                _CARD + 0.028,
                 y,
                 HIDDEN,
                 opacity=int(first <= frame.done),
                 color=self._color(root),
-                size=17,
+                size=14,
                 symbol=self._symbol(root),
             )
         return points.trace()
@@ -260,10 +260,10 @@ class _Drawing:
             items = [item for item in self.reading.objects[root] if item.statement.number <= frame.done]
             y = _TOP + _HEAD + _ENTRY * entry
             called = " = ".join(item.statement.variable for item in items) or HIDDEN
-            points.add(_CARD + 0.055, y + 11, called, anchor="middle right", pixels=12)
+            points.add(_CARD + 0.062, y + 11, called, anchor="middle right", pixels=12)
             values = [read[root] for read in self.reading.values[: frame.read] if root in read]
             held = value_in_words(values[-1]) if values else ("–" if items else HIDDEN)
-            points.add(_CARD + 0.055, y + 28, f"<b>{held}</b>", anchor="middle right", pixels=15)
+            points.add(_CARD + 0.062, y + 28, f"<b>{held}</b>", anchor="middle right", pixels=15)
         points.add(0.0, self.height - _CAPTION / 2 + 2, self._caption(frame), anchor="middle right", pixels=15)
         return points.trace()
 
