@@ -8,6 +8,7 @@ an installation did not come to its end.
 from __future__ import annotations
 
 import argparse
+import errno
 import itertools
 import os
 import platform
@@ -49,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         options.settings += rest
+    if sys.stdout is None:  # closed by whoever started this
+        print("there is no standard output to write to", file=sys.stderr)
+        return FAILED
     try:
         status: int = options.do(options)
         sys.stdout.flush()
@@ -60,12 +64,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except RuntimeMissingError as error:
         print(error, file=sys.stderr)
-        return FAILED
+        return FAILED if _could_be_installed(options) else REFUSED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return ANSWERED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _say_no_more()
+        print(f"the output could not be written whole: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return 130  # as a shell reports Ctrl-C
+
+
+def _could_be_installed(options: argparse.Namespace) -> bool:
+    """Whether the version that was asked for is one that exists for all that is known here."""
+    try:
+        wanted(options.tf or KERAS_LINE, options.keras)
+    except UnknownVersionError:
+        return False
+    return True
+
+
+def _say_no_more() -> None:
+    """Standard output takes nothing any more, so what Python still holds for it must go elsewhere at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,8 +178,10 @@ def _run(options: argparse.Namespace) -> int:
 def _request(number: int, line: str) -> Request:
     try:
         return Request.from_json(line)
-    except SettingsError:
-        raise
+    except SettingsError as error:
+        raise SettingsError(
+            [Problem(f"line {number}, {each.setting}", each.given, each.allowed) for each in error.problems]
+        ) from None
     except (ValueError, RecursionError) as error:
         given = line.strip()[:80]
         raise SettingsError([Problem(f"line {number}", given, f"a request as JSON ({error})")]) from None
@@ -258,7 +284,7 @@ def _given(options: argparse.Namespace) -> dict[str, str]:
     given: dict[str, str] = {}
     for word in options.settings:
         name, equals, value = word.partition("=")
-        if not equals:
+        if not (name and equals):
             raise SettingsError([Problem(word, word, "SETTING=VALUE, such as replicas=4")])
         if name in given:
             raise SettingsError([Problem(name, f"{given[name]} and {value}", "one value")])

@@ -18,7 +18,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,7 @@ REASONS = {
     "signal": "its process was ended by {detail}",
     "exit": "its process ended with exit status {detail} and reported no error",
     "lost": "the process that holds TensorFlow died under this run, {detail} times",
-    "not_started": "TensorFlow could not be started; {detail}",
+    "not_started": "TensorFlow could not be started ({detail})",
     "unwanted": "nobody waited for it any more",
     "closed": "the engine was closed",
 }
@@ -183,6 +183,11 @@ class Ticket:
         """How many runs are before this one: 0 when it is under way or done."""
         return self._engine._place(self)
 
+    def so_far(self) -> Trace:
+        """What the run has said up to now: a trace of status `running`, or the whole one where it has ended. A run that
+        lost its parent begins again, and so does this; one that waits has but its `run` event. Any thread may ask."""
+        return self._engine._so_far(self)
+
     def cancel(self) -> None:
         """Nobody waits for this ticket any more. A run that no other ticket wants is killed."""
         self._engine._cancel(self)
@@ -222,6 +227,7 @@ class Engine:
         self._lock = threading.RLock()
         self._warm: dict[str, WarmRuntime] = {}
         self._stopped: list[WarmRuntime] = []  # out of use, but perhaps not yet gone
+        self._died_importing: Counter[str] = Counter()  # how often in a row, by runtime
         self._states: dict[str, WarmState] = {}  # of parents that could not start
         self._sessions: OrderedDict[str, deque[tuple[Ticket, _Job]]] = OrderedDict()
         self._jobs: dict[str, _Job] = {}  # waiting and running, by key
@@ -376,6 +382,13 @@ class Engine:
                     return place
         return 0
 
+    def _so_far(self, ticket: Ticket) -> Trace:
+        with self._lock:
+            if ticket._trace is not None:
+                return ticket._trace
+            (job,) = (job for job in self._jobs.values() if ticket in job.tickets)
+            return Trace((self._start_event(job), *job.events))
+
     def _dispatch(self) -> None:
         """Start what can be started: the next session's next job whose parent is ready, while a slot is free."""
         self._start_parents()
@@ -475,6 +488,7 @@ class Engine:
 
     def _not_started(self, name: str, state: WarmState) -> None:
         """A parent never came as far as to run anything; the next request tries again."""
+        del self._died_importing[name]
         self._states[name] = state
         for job in [job for job in self._jobs.values() if job.runtime.name == name and job.warm is None]:
             self._finish(job, "killed", why="not_started", detail=f"TensorFlow {name}: {state.reason}")
@@ -509,6 +523,7 @@ class Engine:
                 self._lost(warm)
             elif "ready" in message:
                 warm.used = time.monotonic()
+                del self._died_importing[warm.runtime.name]
             elif "run" in message:
                 job = self._running.get(message["run"])
                 if job is not None:
@@ -541,6 +556,7 @@ class Engine:
             if job.pid is not None:
                 _kill_group(job.pid)
             job.warm = job.pid = None
+            job.events = []
             if not job.tickets:
                 continue
             if job.attempts >= ATTEMPTS:
@@ -549,7 +565,9 @@ class Engine:
             for ticket in job.tickets:
                 self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
         if warm.info is None:
-            self._not_started(name, warm.state)
+            self._died_importing[name] += 1
+            if not warm.was_killed or self._died_importing[name] >= ATTEMPTS:
+                self._not_started(name, warm.state)
 
     def _start_event(self, job: _Job) -> Event:
         """What is known before anything runs; the parent's own word on its versions, where it has given it."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Event = dict[str, Any]
-Status = Literal["ok", "error", "timeout", "cancelled", "killed"]
+# "running" is of a trace whose run is still under way: no event says it.
+Status = Literal["ok", "error", "timeout", "cancelled", "killed", "running"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Trace:
     """The events of one run, first `run`, last `end`, and what the run wrote to standard error.
 
     `ok` and `error` are TensorFlow's own answers; `timeout`, `cancelled` and `killed` mean that the run
-    did not get to give one, and the `end` event then says why in `reason`.
+    did not get to give one, and the `end` event then says why in `reason`. While a run is under way, its trace is
+    what it has said so far (`Ticket.so_far`): there is no `end` yet, and the status is `running`.
     """
 
     events: tuple[Event, ...]
@@ -28,8 +30,12 @@ class Trace:
 
     @property
     def end(self) -> Event:
-        """The `end` event: status, seconds, and a reason where the run was stopped."""
-        return self.events[-1]
+        """The `end` event: status, seconds, and a reason where the run was stopped. While it is under way, what there
+        is to say of that: the time of its last event."""
+        last = self.events[-1]
+        if last["event"] == "end":
+            return last
+        return {"event": "end", "t": last["t"], "status": "running", "seconds": last["t"]}
 
     @property
     def status(self) -> Status:

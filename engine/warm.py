@@ -75,6 +75,11 @@ class WarmRuntime:
             return WarmState("ready", 1.0, self.info["seconds"])
         return WarmState("starting", min(0.99, self._found / self.runtime.modules), seconds)
 
+    @property
+    def was_killed(self) -> bool:
+        """True where it was ended by a signal: not by itself, as it would be by an error that comes again."""
+        return self._ended and self.process.returncode < 0
+
     def _why_it_ended(self) -> str:
         status = self.process.returncode
         if status < 0:

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Settings)
 @dataclass(frozen=True)
 class Link:
     """A run worth a look: settings (those not named are at their defaults), and the TensorFlow version, or None for
-    the app's own.
+    the one that is chosen already.
 
     Its texts are `guide.{name}`, which is short, and `guide.{name}_help`, a sentence.
     """
@@ -30,27 +30,28 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Prediction(Generic[S]):
-    """What a learner may say before a run is shown. `options` are the answers that there are for a choice of settings,
-    none where there is nothing to ask; `truth` is the one that a trace gives, None where it gives none.
+class Prediction:
+    """A question on a run that is not shown yet: its answers, and which of them a trace shows to be right.
 
-    Its texts are `predict.question`, and in `said` what each answer is called.
+    Its texts are `predict.question`, `predict.options.{option}`, and `predict.missed.{option}`: what to think of for
+    those who chose it and were wrong.
     """
 
-    options: Callable[[S], Sequence[str]]
-    truth: Callable[[Trace], str | None]
-    said: Callable[[str, Texts], str]
+    options: Sequence[str]
+    answers: Callable[[Trace], frozenset[str]]
 
 
 @dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
-    `first` names the settings that are shown first and large; the rest are one click away. `unused` names, for a
+    `first` names the settings that are shown first and large; the rest are one click away. Before them come `places`:
+    those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. `predict`,
-    where there is one, asks first.
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
+    figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
+    the blink of an eye, and its height is always the same.
     """
 
     name: str
@@ -62,7 +63,9 @@ class Lesson(Generic[S]):
     story: Callable[[Trace, Texts], Sequence[str]]
     remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
-    predict: Prediction[S] | None = None
+    places: tuple[str, ...] = ()
+    prediction: Prediction | None = None
+    live: bool = False
 
 
 AnyLesson = Lesson[Any]

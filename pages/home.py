@@ -7,7 +7,7 @@ from lessons.aggregation.lesson import LESSON
 from pages.parts.engine import shared_engine
 from pages.parts.lesson import PLOTLY
 from pages.parts.running import run
-from pages.parts.shell import lesson_texts, texts, through_app
+from pages.parts.shell import LESSONS, lesson_texts, page_of, texts, through_app
 
 through_app()
 words, own = texts(), lesson_texts(LESSON.name)
@@ -23,3 +23,10 @@ with right:
     if shown is not None:
         trace = shown.trace
         st.plotly_chart(LESSON.figure(trace, own), config=PLOTLY, alt=LESSON.alternative(trace, own))
+st.subheader(words("home.lessons"), anchor=False)
+with st.container(horizontal=True, gap="small", key="lessons"):
+    for name in (*LESSONS, "versions"):
+        of = lesson_texts(name)
+        with st.container(border=True, width=260, gap="xsmall"):
+            st.page_link(page_of(name), label=f"**{of('title')}**", icon=":material/arrow_forward:")
+            st.caption(of("question"))

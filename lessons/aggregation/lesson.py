@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from engine.experiments.aggregation import AGGREGATION, AggregationSettings
+from engine.trace import Trace
 from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.reading import read
 from lessons.aggregation.story import what_happened
-from lessons.lesson import Lesson
+from lessons.lesson import Lesson, Prediction
 
 
 def unused(settings: AggregationSettings) -> frozenset[str]:
@@ -18,6 +19,15 @@ def unused(settings: AggregationSettings) -> frozenset[str]:
     return frozenset(names)
 
 
+def answers(trace: Trace) -> frozenset[str]:
+    """How the replicas' numbers were merged: every rule that accounts for all steps (with one replica all do)."""
+    reading = read(trace)
+    if reading.failure:
+        return frozenset({"error"})
+    fits = [frozenset[str](step.fits) for step in reading.steps if step.finished]
+    return frozenset.intersection(*fits) if fits and all(fits) else frozenset({"other"})
+
+
 LESSON = Lesson(
     name="aggregation",
     experiment=AGGREGATION,
@@ -26,4 +36,5 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), trace, texts),
+    prediction=Prediction(("sum", "mean", "first", "own", "other", "error"), answers),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSettings
-from lessons.lesson import Lesson, Link
+from engine.trace import Trace
+from lessons.lesson import Lesson, Link, Prediction
 from lessons.scope_placement.figure import alternative, figure
 from lessons.scope_placement.reading import read
 from lessons.scope_placement.remedy import remedy
@@ -15,15 +16,23 @@ def unused(settings: ScopePlacementSettings) -> frozenset[str]:
     return frozenset({"step"} if settings.loop == "fit" else ())
 
 
+def answers(trace: Trace) -> frozenset[str]:
+    """Whether it trains as one, goes wrong without a word, or is refused."""
+    outcome = read(trace).outcome
+    return frozenset({{"trained": "as_one", "raised": "error"}.get(outcome, "not_as_one")})
+
+
 LESSON = Lesson(
     name="scope_placement",
     experiment=SCOPE_PLACEMENT,
-    first=("model_scope", "optimizer_scope", "apply_scope", "model", "step"),
+    places=("model_scope", "optimizer_scope", "apply_scope"),
+    first=("model", "step", "optimizer", "mode"),
     unused=unused,
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
     remedy=lambda trace: remedy(read(trace)),
+    prediction=Prediction(("as_one", "not_as_one", "error"), answers),
     guide=(
         Link("all_in", {}),
         Link("model_out", {"model_scope": "out"}),

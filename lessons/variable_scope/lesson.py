@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine.experiments.variable_scope import PRESETS, VARIABLE_SCOPE, VariableScopeSettings
 from engine.trace import Trace
-from lessons.language import Texts
 from lessons.lesson import Lesson, Link, Prediction
 from lessons.variable_scope.figure import alternative, figure
 from lessons.variable_scope.reading import read
@@ -18,27 +17,12 @@ def unused(settings: VariableScopeSettings) -> frozenset[str]:
     return frozenset(() if made else {"assign"})
 
 
-REFUSED = "refused"
-
-
-def answers(settings: VariableScopeSettings) -> tuple[str, ...]:
-    """How many variables there may be of these names, or that TensorFlow refuses."""
-    names = sum(operation.makes_variable for operation in settings.parsed)
-    return (*(str(count + 1) for count in range(names)), REFUSED) if names else ()
-
-
-def truth(trace: Trace) -> str | None:
-    """What came of it."""
-    if not trace.answered:
-        return None
-    return REFUSED if trace.error else str(len(read(trace).objects))
-
-
-def said(answer: str, texts: Texts) -> str:
-    """An answer in words."""
-    if answer == REFUSED:
-        return texts("predict.refused")
-    return texts("predict.one" if answer == "1" else "predict.many", count=answer)
+def answers(trace: Trace) -> frozenset[str]:
+    """What came of the names: refused, some of one variable, or each of its own."""
+    reading = read(trace)
+    if reading.failure:
+        return frozenset({"refused"})
+    return frozenset({"shared" if len(reading.objects) < len(reading.variables) else "apart"})
 
 
 LESSON = Lesson(
@@ -50,7 +34,7 @@ LESSON = Lesson(
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
     remedy=lambda trace: remedy(read(trace)),
-    predict=Prediction(options=answers, truth=truth, said=said),
+    prediction=Prediction(options=("shared", "apart", "refused"), answers=answers),
     guide=(
         *(Link(name, {} if name == "article" else {"operations": words}) for name, words in PRESETS.items()),
         Link("article_tf", {"api": "tf"}),

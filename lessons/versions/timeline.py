@@ -88,8 +88,9 @@ def figure(points: Sequence[Point], texts: Texts) -> go.Figure:
         margin={"l": 44, "r": 12, "t": 62, "b": 64},
         legend={
             "orientation": "h",
-            "y": -0.13,
-            "yanchor": "top",
+            "yref": "container",
+            "y": 0.01,
+            "yanchor": "bottom",
             "x": 0,
             "itemclick": False,
             "itemdoubleclick": False,
@@ -102,7 +103,7 @@ def figure(points: Sequence[Point], texts: Texts) -> go.Figure:
         type="category", categoryorder="array", categoryarray=names, range=[-0.6, len(names) - 0.4], fixedrange=True
     )
     drawn.update_yaxes(rangemode="tozero", fixedrange=True, nticks=5)
-    drawn.update_xaxes(tickfont={"color": INK})
+    drawn.update_xaxes(tickfont={"color": INK}, automargin=True)
     drawn.update_yaxes(tickfont={"color": INK})
     drawn.update_annotations(font={"size": 13, "color": INK})
     for title in drawn.layout.annotations[: len(PANELS)]:

@@ -57,6 +57,14 @@ def tell_problems(model: type[Settings], words: Texts) -> None:
         st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
 
 
+def tell_unknown(name: str, given: str, options: Collection[str], words: Texts) -> None:
+    """Warn of a word of the page itself that the URL has, where it is none of those there are."""
+    if given not in options:
+        said = given.replace("`", "'")[:80] or " "
+        problem = words("page.refused_value", setting=name, given=said, allowed=", ".join(options))
+        st.warning(words("page.refused", problem=problem), icon=":material/link_off:")
+
+
 def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """What the controls are to hold for this URL, and what in it is not accepted."""
     declared = {setting.name: setting for setting in model.declared()}

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import streamlit as st
 
+from pages.parts.address import tell_unknown
+from pages.parts.shell import texts
+
 
 def choice(
     name: str,
@@ -14,11 +17,13 @@ def choice(
     shown: Callable[[str], str] = str,
     *,
     forget: bool = False,
-    keep: Collection[str] = ("lang", "hide", "embed", "embed_options"),
+    keep: Collection[str] = ("lang", "hide", "predict", "embed", "embed_options"),
 ) -> str:
     """One of the options; the first is the default, and leaves the URL clean. With `forget`, a choice takes everything
     out of the URL that is not among `keep`, because it belongs to the choice before."""
     given = st.query_params.get(name)
+    if given is not None:
+        tell_unknown(name, given, options, texts())
     value = given if given is not None and given in options else options[0]
     key = f"choice-{name}"
     st.session_state[key] = value

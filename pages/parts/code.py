@@ -24,8 +24,9 @@ def changed_lines(before: str | None, now: str) -> set[int]:
     }
 
 
-def program_html(program: str, changed: Collection[int], raised: int | None = None) -> str:
-    """The program as HTML, numbered and coloured (see style.css). `raised`: the line at which TensorFlow raised."""
+def program_html(program: str, changed: Collection[int], raised: int | None = None, fold: str = "") -> str:
+    """The program as HTML, numbered and coloured (see style.css). `raised`: the line at which TensorFlow raised.
+    `fold` is what stands over the part that only reports, which is folded up: every program has the same."""
     lines = [""]
     for kind, text in lex(program, PythonLexer(stripnl=False)):
         name = STANDARD_TYPES.get(kind, "")
@@ -41,4 +42,15 @@ def program_html(program: str, changed: Collection[int], raised: int | None = No
     for number, line in enumerate(lines, 1):
         marks = ["line"] + ["changed"] * (number in changed) + ["raised"] * (number == raised)
         rows.append(f'<span class="{" ".join(marks)}" data-number="{number}">{line}</span>')
+    begin, end = _reporting(program)
+    if fold and begin < end:
+        head = f'<summary class="line">{html.escape(fold)}</summary>'
+        rows[begin:end] = [f"<details>{head}{''.join(rows[begin:end])}</details>"]
     return f'<div class="program" tabindex="0"><pre><code>{"".join(rows)}</code></pre></div>'
+
+
+def _reporting(program: str) -> tuple[int, int]:
+    """Where the lines begin and end (from 0) that every program has, which print its events; (0, 0) without."""
+    lines = program.splitlines()
+    first, last = "def report(event, **fields):", "sys.excepthook = report_error"
+    return (lines.index(first), lines.index(last) + 1) if first in lines and last in lines else (0, 0)

@@ -59,16 +59,18 @@ def _told(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
 def _is_shown(lesson: AnyLesson, link: Link, request: Request | None) -> bool:
     version = (st.query_params.get(TF), st.query_params.get(KERAS))
     settings = lesson.experiment.settings.parse(link.settings)
-    return request is not None and request.settings == settings and version == (link.tensorflow, None)
+    there = link.tensorflow is None or version == (link.tensorflow, None)
+    return request is not None and request.settings == settings and there
 
 
 def _follow(lesson: AnyLesson, link: Link) -> None:
     """Go to that run as a link would, in one step of the browser's history (a callback)."""
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
-    for name in (TF, KERAS):
-        kept.pop(name, None)
+    version = {}
+    if link.tensorflow is not None:
+        version[TF] = link.tensorflow
+        kept.pop(KERAS, None)
     settings = lesson.experiment.settings.parse(link.settings).to_words(changed_only=True)
-    version = {} if link.tensorflow is None else {TF: link.tensorflow}
     st.query_params.from_dict({**kept, **version, **settings})
 
 

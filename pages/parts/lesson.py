@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,17 +17,19 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.address import read_address, tell_problems, told
+from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
-from pages.parts.predict import asked, predict_switch, tell_prediction, waits
+from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
+from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
+HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
 PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
@@ -34,8 +37,10 @@ def lesson_page(lesson: AnyLesson) -> None:
     """The whole page. What the visitor chose is in the URL, so that a link reopens exactly this."""
     words, own = texts(), lesson_texts(lesson.name)
     model = lesson.experiment.settings
-    hidden = set(st.query_params.get("hide", "").split(","))
+    hidden = {word for word in st.query_params.get("hide", "").split(",") if word}
     st.title(own("question"), anchor=False)
+    for word in hidden:
+        tell_unknown("hide", word, HIDEABLE, words)
     read_address(model, lesson.name)
     tell_problems(model, words)
     # A held run is in the URL too; the switch shows whether there is one.
@@ -55,7 +60,7 @@ def lesson_page(lesson: AnyLesson) -> None:
         with right:
             guide(lesson, request, own)
             shown = _result(lesson, request, words, own, hidden, line)
-    if request is not None and "tabs" not in hidden and not waits(lesson, request):
+    if request is not None and "tabs" not in hidden:
         _tabs(lesson, request, shown, words)
 
 
@@ -67,6 +72,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
     except SettingsError:
         off = frozenset()
     st.markdown(own("intro"))
+    if lesson.places:
+        scope_box(lesson, own)
     for name in lesson.first:
         control(declared[name], model, lesson.name, words, own, disabled=name in off)
     with st.expander(words("page.more"), icon=":material/tune:"):
@@ -90,7 +97,8 @@ def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) 
             args=(lesson, request, offer),
             disabled=request is None,
         )
-        predict_switch(lesson, words)
+        if lesson.prediction is not None:
+            predict_switch(words)
     return request
 
 
@@ -146,18 +154,12 @@ def _result(
         _refused(lesson, words)
         return None
     held = _held(lesson, words)
-    if held is None and not asked(lesson, request, own):
-        return None
     if held is None:
-        shown = run(shared_engine(), request, words)
-        if shown is not None:
-            _badges(shown, words, line)
-            _figure(lesson, shown, words, own, "now")
+        shown = _run_and_draw(lesson, request, words, own, "now", line)
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    if shown is not None:
-        tell_prediction(lesson, request, shown.trace, words, own)
-    if shown is not None and "story" not in hidden:
+    told = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
+    if shown is not None and told and "story" not in hidden:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -172,20 +174,46 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
             st.markdown(
                 f"**{words(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
             )
-            shown = run(shared_engine(), request, words)
-            if shown is not None:
-                _badges(shown, words, st.container(horizontal=True, gap="small"))
-                _figure(lesson, shown, words, own, name)
+            badges = st.container(horizontal=True, gap="small")
+            shown = _run_and_draw(lesson, request, words, own, name, badges)
     return shown
 
 
-def _figure(lesson: AnyLesson, shown: Shown, words: Texts, own: Texts, name: str) -> None:
-    trace = shown.trace
+def _run_and_draw(
+    lesson: AnyLesson, request: Request, words: Texts, own: Texts, name: str, badges: DeltaGenerator
+) -> Shown | None:
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
+    above, below = st.container(), st.container()
+    place: DeltaGenerator | None = None
+    pictures = itertools.count()
+
+    def draw(trace: Trace, key: str = "") -> None:
+        # The picture before this run stays until there is another; an empty place would take it away at once.
+        nonlocal place
+        place = place or below.empty()
+        key = key or f"live-{name}-{next(pictures)}"
+        place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
+
+    covered = is_asked(lesson, request)
+    with above:
+        shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
+        if shown is not None:
+            _badges(shown, words, badges)
+            _told_if_stopped(shown.trace, words, name)
+            if covered and shown.trace.answered:
+                ask(lesson, request, words, own)
+                return shown
+            verdict(lesson, request, shown.trace, words, own)
+    if shown is not None and len(shown.trace.events) > 2:  # where there is more than the engine's own
+        draw(shown.trace, f"figure-{name}")
+    return shown
+
+
+def _told_if_stopped(trace: Trace, words: Texts, name: str) -> None:
     if not trace.answered:
         reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"])
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
         st.button(words("run.again"), key=f"again-{name}")
-    st.plotly_chart(lesson.figure(trace, own), key=f"figure-{name}", config=PLOTLY, alt=lesson.alternative(trace, own))
 
 
 def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
@@ -208,8 +236,7 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
                 color="green",
                 help=words("badge.kept_help" if shown.kept else "badge.live_help"),
             )
-        st.badge(f"TensorFlow {start['tensorflow']}", color="orange")
-        st.badge(f"Keras {start['keras']}", color="gray")
+        st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
         st.badge(words("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
         if recording is not None:
@@ -228,6 +255,10 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
 
 def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
     """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+    if shown is not None and is_asked(lesson, request):
+        with st.tabs([words("page.code")])[0]:  # the rest would tell
+            _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
+        return
     names = [words("page.code"), words("page.trace")] if shown else []
     *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
     if shown is not None:
@@ -271,7 +302,8 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
         if changed:
             note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
         st.caption(note, width="stretch")
-    st.html(program_html(program, changed, trace.error["line"] if trace.error else None))
+    raised = trace.error["line"] if trace.error else None
+    st.html(program_html(program, changed, raised, words("code.reporting")))
 
 
 def _trace(trace: Trace, words: Texts) -> None:

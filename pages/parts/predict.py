@@ -1,4 +1,4 @@
-"""Predict first: a question about a run, asked before it is shown, and the answer beside the truth."""
+"""Predict first: a run is kept covered until the visitor has said what will come of it, if that is switched on."""
 
 from __future__ import annotations
 
@@ -9,64 +9,70 @@ from engine.trace import Trace
 from lessons.language import Texts
 from lessons.lesson import AnyLesson
 
-PREDICT = "predict"  # in the URL, so that a teacher's link may ask first
-SAID = "predictions"
+PREDICT = "predict"  # the word in the URL
+SAID, NOTHING = "predictions", ""
 
 
-def predict_switch(lesson: AnyLesson, words: Texts) -> None:
-    """The switch that has the page ask, for a lesson that has a question."""
-    if lesson.predict is None:
+def predict_switch(words: Texts) -> None:
+    """The switch, which is in the URL, so that a teacher's link can ask."""
+    st.session_state[PREDICT] = PREDICT in st.query_params
+    st.toggle(words("predict.switch"), key=PREDICT, help=words("predict.help"), on_change=_switched)
+
+
+def is_asked(lesson: AnyLesson, request: Request | None) -> bool:
+    """Whether this run is still covered."""
+    asks = PREDICT in st.query_params and lesson.prediction is not None and "held" not in st.query_params
+    return asks and request is not None and request.to_json() not in _said()
+
+
+def ask(lesson: AnyLesson, request: Request, words: Texts, own: Texts) -> None:
+    """The question, and a button for each answer."""
+    assert lesson.prediction is not None
+    with st.container(border=True, key="predict-question"):
+        st.subheader(own("predict.question"), anchor=False)
+        for option in lesson.prediction.options:
+            st.button(
+                own(f"predict.options.{option}"),
+                key=f"predict-{option}",
+                width="stretch",
+                on_click=_say,
+                args=(request, option),
+            )
+        st.button(
+            words("predict.skip"),
+            key="predict-nothing",
+            icon=":material/visibility:",
+            type="tertiary",
+            on_click=_say,
+            args=(request, NOTHING),
+        )
+
+
+def verdict(lesson: AnyLesson, request: Request, trace: Trace, words: Texts, own: Texts) -> None:
+    """What was predicted, beside what came; an answer that was wrong gets its own word."""
+    said = _said().get(request.to_json(), NOTHING)
+    if PREDICT not in st.query_params or lesson.prediction is None or said == NOTHING or not trace.answered:
         return
-    st.session_state["predict-switch"] = PREDICT in st.query_params
-
-    def write() -> None:
-        if st.session_state["predict-switch"]:
-            st.query_params[PREDICT] = "1"
-        else:
-            st.query_params.pop(PREDICT, None)
-
-    st.toggle(words("page.predict"), key="predict-switch", help=words("page.predict_help"), on_change=write)
-
-
-def waits(lesson: AnyLesson, request: Request) -> bool:
-    """True where the learner is asked and has not yet answered."""
-    if lesson.predict is None or PREDICT not in st.query_params or not lesson.predict.options(request.settings):
-        return False
-    return _said(request) is None
-
-
-def asked(lesson: AnyLesson, request: Request, own: Texts) -> bool:
-    """Ask, where that is wanted. True where the run may be shown."""
-    if lesson.predict is None or not waits(lesson, request):
-        return True
-    prediction = lesson.predict
-    with st.container(border=True, key="prediction"):
-        st.markdown(f"**{own('predict.question')}**")
-        with st.container(horizontal=True, gap="small"):
-            for option in prediction.options(request.settings):
-                st.button(
-                    prediction.said(option, own), key=f"predict-{option}", on_click=_answer, args=(request, option)
-                )
-    return False
-
-
-def tell_prediction(lesson: AnyLesson, request: Request, trace: Trace, words: Texts, own: Texts) -> None:
-    """What was said, beside what came of it."""
-    said = _said(request)
-    truth = lesson.predict.truth(trace) if lesson.predict and PREDICT in st.query_params else None
-    if lesson.predict is None or said is None or truth is None:
-        return
-    told = {"said": lesson.predict.said(said, own), "truth": lesson.predict.said(truth, own)}
-    if said == truth:
-        st.success(words("page.predict_right", **told), icon=":material/check:")
+    option = own(f"predict.options.{said}")
+    if said in lesson.prediction.answers(trace):
+        st.success(words("predict.right", option=option), icon=":material/check:")
     else:
-        st.info(words("page.predict_wrong", **told), icon=":material/lightbulb:")
+        missed = own(f"predict.missed.{said}")
+        st.warning(words("predict.wrong", option=option, missed=missed), icon=":material/lightbulb:")
 
 
-def _said(request: Request) -> str | None:
-    answer: str | None = st.session_state.get(SAID, {}).get(request.to_json())
-    return answer
+def _said() -> dict[str, str]:
+    """What was said in this visit, by request."""
+    said: dict[str, str] = st.session_state.setdefault(SAID, {})
+    return said
 
 
-def _answer(request: Request, option: str) -> None:
-    st.session_state.setdefault(SAID, {})[request.to_json()] = option
+def _say(request: Request, option: str) -> None:
+    _said()[request.to_json()] = option
+
+
+def _switched() -> None:
+    if st.session_state[PREDICT]:
+        st.query_params[PREDICT] = "first"
+    else:
+        st.query_params.pop(PREDICT, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from pages.parts.address import told
 from pages.parts.engine import session, shared_recordings
 
 PATIENCE = 0.3  # seconds before the page says that it waits: most runs are done by then
+EVERY = 0.25  # seconds between two pictures of a run that goes on, at least
 TOGETHER = 24  # runs that one page asks for at once; the others follow as these end
 
 
@@ -37,9 +38,9 @@ class Shown:
     recording: Provenance | None = None
 
 
-def run(engine: Engine, request: Request, words: Texts) -> Shown | None:
+def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace], None] | None = None) -> Shown | None:
     """Run and wait; or, where that version is not installed, take its recording. None where it was told why neither
-    can be.
+    can be. `during` is called with what the run has said so far, whenever there is more of it, but not too often.
 
     A newer choice, or another page, interrupts this at the next word to the visitor; the run is then cancelled.
     """
@@ -58,11 +59,17 @@ def run(engine: Engine, request: Request, words: Texts) -> Shown | None:
         st.button(words("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
+    drawn, events = begun, 1  # the `run` event is nothing to draw
     try:
         while not ticket.wait(0.05):
             # A word to the visitor is where Streamlit lets a newer choice in; at first that word is nothing.
             if time.monotonic() - begun < PATIENCE:
                 holder.empty()
+            elif during is not None and len((trace := ticket.so_far()).events) > 1:
+                holder.empty()
+                if time.monotonic() - drawn > EVERY and len(trace.events) != events:
+                    during(trace)
+                    drawn, events = time.monotonic(), len(trace.events)
             else:
                 _say(holder, engine, ticket, request, words)
         holder.empty()

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from lessons.language import LANGUAGES, Language, Texts, negotiate
+from pages.parts.address import tell_unknown
 
 ROOT = Path(__file__).parents[2]
 LESSONS = ("aggregation", "scope_placement", "variable_scope")
@@ -45,6 +46,7 @@ def choose_language() -> Language:
     language = chosen_language()
     if "lang" in st.query_params:
         st.session_state[CHOSEN_LANGUAGE] = language
+        tell_unknown("lang", st.query_params["lang"], LANGUAGES, texts(language))
     elif CHOSEN_LANGUAGE in st.session_state:
         st.query_params["lang"] = language  # Streamlit drops it from the URL when the page is switched
     st.session_state["language"] = language
@@ -74,7 +76,7 @@ def navigation(language: Language) -> Page:
     """Register every page with Streamlit, and return the one that the URL names."""
     words = texts(language)
     home = st.Page(
-        ROOT / "pages" / "home.py",
+        page_of("home"),
         title=words("app.home"),
         icon=":material/home:",
         default=True,
@@ -82,7 +84,7 @@ def navigation(language: Language) -> Page:
     )
     lessons = [
         st.Page(
-            ROOT / "pages" / f"{name}.py",
+            page_of(name),
             title=Texts(ROOT / "lessons" / name, language)("title"),
             icon=":material/science:",
             help=Texts(ROOT / "lessons" / name, language)("question"),
@@ -90,18 +92,23 @@ def navigation(language: Language) -> Page:
         for name in LESSONS
     ]
     versions = st.Page(
-        ROOT / "pages" / "versions.py",
+        page_of("versions"),
         title=Texts(ROOT / "lessons" / "versions", language)("title"),
         icon=":material/compare_arrows:",
         help=Texts(ROOT / "lessons" / "versions", language)("question"),
     )
     status = st.Page(
-        ROOT / "pages" / "status.py",
+        page_of("status"),
         title=words("app.status"),
         icon=":material/monitor_heart:",
         help=words("app.status_help"),
     )
     return st.navigation([home, *lessons, versions, status], position="top")
+
+
+def page_of(name: str) -> Path:
+    """The file of the page of that name, as Streamlit's links take it."""
+    return ROOT / "pages" / f"{name}.py"
 
 
 def mark_as_opened() -> None:

@@ -76,13 +76,14 @@ def _entries() -> list[Entry]:
 
 
 def _versions(entries: list[Entry], words: Texts) -> dict[str, list[str]]:
-    return {
+    columns = {
         words("status.version"): [plain(entry.name) for entry in entries],
         words("status.keras"): [entry.keras or "" for entry in entries],
         words("status.here"): [_here(entry, words) for entry in entries],
         words("status.how"): [f"`{entry.command}`" if entry.command else "" for entry in entries],
         words("status.recorded"): [_recorded(entry, words) for entry in entries],
     }
+    return {head: cells for head, cells in columns.items() if any(cells)}
 
 
 def _here(entry: Entry, words: Texts) -> str:

@@ -48,7 +48,10 @@ def version_words(offer: Offer, default: Offer | None) -> dict[str, str]:
 def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], words: Texts) -> Offer | None:
     """The version that these words name, or the default one; what is not there is told. None where there is none."""
     default = next(iter(choices.values()), None)
-    tensorflow, keras = given.get(TF) or None, given.get(KERAS) or None
+    # A runtime's name, as the status page has it, will do too; a URL's + is a space to those who decode it.
+    tensorflow, keras = given.get(TF, "").replace(" ", "+") or None, given.get(KERAS) or None
+    if tensorflow and "+keras-" in tensorflow:
+        tensorflow, _, keras = tensorflow.partition("+keras-")
     if tensorflow is None and keras is None:
         return default
     try:

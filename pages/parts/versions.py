@@ -34,7 +34,7 @@ from pages.parts.version import RECORDED, offered
 VIEWS: Final = ("placements", "direct", "timeline", "choice")
 # What can be chosen, and which of its settings are shown first.
 EXPERIMENTS: Final[dict[str, tuple[Experiment[Any], tuple[str, ...]]]] = {
-    "scope_placement": (SCOPE_PLACEMENT, SCOPE_LESSON.first),
+    "scope_placement": (SCOPE_PLACEMENT, SCOPE_LESSON.places + SCOPE_LESSON.first),
     "aggregation": (AGGREGATION_LESSON.experiment, AGGREGATION_LESSON.first),
     "fit": (FIT, ("replicas", "epochs", "repeats", "mode")),
 }

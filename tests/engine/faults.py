@@ -12,6 +12,12 @@ from engine.settings import Settings
 PROGRAMS = {
     "sleeps": "import time\ntime.sleep(60)\n",
     "naps": """import time\ntime.sleep(0.5)\nprint('{"event": "nap"}')\n""",
+    "counts": """
+import time
+for number in range(1, 6):
+    print('{"event": "count", "t": 0.0, "value": %d}' % number, flush=True)
+    time.sleep(0.2)
+""",
     "loops": "while True:\n    pass\n",
     "rubbish": """print("no event")\nprint("[1]")\nprint('{"event": "end", "status": "ok"}')\nprint("x", end="")\n""",
     "floods": "while True:\n    print('x' * 1000)\n",
@@ -37,8 +43,8 @@ class FaultSettings(Settings):
     """Which of the programs, and a number that tells runs apart."""
 
     program: Literal[
-        "sleeps", "naps", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits", "killed",
-        "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax",
+        "sleeps", "naps", "counts", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits",
+        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax",
     ]  # fmt: skip
     number: int = 0
 

@@ -128,3 +128,10 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         f"{sys.executable} -m engine list | head -1", shell=True, cwd=ROOT, capture_output=True, text=True
     )
     assert (done.stdout, done.stderr) == ("aggregation\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_output_that_has_no_room_is_told() -> None:
+    done = subprocess.run(f"{sys.executable} -m engine list > /dev/full", shell=True, cwd=ROOT, stderr=-1, text=True)
+    assert done.returncode == 3
+    assert done.stderr == "the output could not be written whole: No space left on device\n"

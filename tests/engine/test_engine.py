@@ -158,7 +158,7 @@ def test_a_runtime_that_does_not_start_says_why(tmp_path: Path) -> None:
     with Engine({own.name: Runtime(python, own.versions)}) as engine:
         trace = engine.run(aggregation())
         assert trace.status == "killed"
-        assert trace.end["reason"].startswith("TensorFlow could not be started; ")
+        assert trace.end["reason"].startswith("TensorFlow could not be started (")
         assert "ModuleNotFoundError: No module named 'tensorflow'" in trace.end["reason"]
         assert engine.state().name == "failed"
         assert engine.run(aggregation()).status == "killed"  # it is tried again, and does not hang
@@ -245,6 +245,52 @@ def test_cancelling_one_of_two_tickets_leaves_the_other_its_run(small: Engine) -
     assert yours.result(30).status == "ok"
 
 
+def counted(trace: Trace) -> list[int]:
+    return [event["value"] for event in trace.of("count")]
+
+
+def test_a_run_can_be_watched_while_it_goes_on(small: Engine) -> None:
+    """What it has said so far only grows, for each who waits, and is the whole trace in the end."""
+    tickets = [small.submit(fault("counts", 700), session) for session in ("me", "you")]
+    seen: list[list[int]] = []
+    while not tickets[0].wait(0.02):
+        sofar = [ticket.so_far() for ticket in tickets]
+        seen += [counted(trace) for trace in sofar]
+        if sofar[0].status == "running":
+            assert sofar[0].start["experiment"] == "faults"
+            assert not sofar[0].answered
+    assert all(values == list(range(1, len(values) + 1)) for values in seen)
+    assert len({len(values) for values in seen} & {1, 2, 3, 4}) >= 2  # not all, as this test may be slow to look
+    for ticket in tickets:
+        assert ticket.so_far() is ticket.result()
+    assert counted(tickets[0].result()) == [1, 2, 3, 4, 5]
+
+
+def test_a_run_that_begins_again_is_watched_from_its_beginning(small: Engine) -> None:
+    """Nothing of the process that died with its parent is left in what is seen."""
+    ticket = small.submit(fault("counts", 701))
+    assert until(lambda: len(counted(ticket.so_far())) >= 2, 60)
+    os.kill(small.pids()[0], signal.SIGKILL)
+    seen = []
+    while not ticket.wait(0.02):
+        seen.append(counted(ticket.so_far()))
+    assert [] in seen
+    assert all(values == list(range(1, len(values) + 1)) for values in seen)
+    assert counted(ticket.result(60)) == [1, 2, 3, 4, 5]
+
+
+def test_what_waits_or_was_cancelled_or_kept_can_be_watched_too(small: Engine) -> None:
+    running = [small.submit(fault("naps", number)) for number in (710, 711)]
+    assert until(lambda: [ticket.place for ticket in running] == [0, 0])
+    waiting = small.submit(fault("naps", 712))
+    assert [event["event"] for event in waiting.so_far().events] == ["run"]
+    assert waiting.so_far().status == "running"
+    waiting.cancel()
+    assert waiting.so_far().status == "cancelled"
+    trace = small.run(aggregation())
+    assert small.submit(aggregation()).so_far() is trace
+
+
 def test_asking_again_after_cancelling_runs_afresh(small: Engine) -> None:
     small.submit(fault("naps", 600)).cancel()
     assert small.submit(fault("naps", 600)).result(30).status == "ok"
@@ -289,7 +335,8 @@ def test_import_progress_is_told() -> None:
 # ---------------------------------------------------------------------------------------------- nothing is left behind
 
 APP = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
 from engine.engine import Engine, Request
 from tests.engine import faults
 import engine.engine as module

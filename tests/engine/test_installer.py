@@ -31,6 +31,7 @@ from pathlib import Path
 from engine.installer import install
 from tests.engine.test_installer import UV, WANT
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
 install(WANT, lambda line: print(line, flush=True), folder=Path(sys.argv[1]), uv=UV)
 """
 

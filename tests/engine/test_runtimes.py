@@ -254,7 +254,7 @@ def test_an_interpreter_that_can_not_be_started_is_told(tmp_path: Path) -> None:
         trace = engine.run(aggregation())
         assert trace.status == "killed"
         assert trace.end["reason"].startswith(
-            "TensorFlow could not be started; TensorFlow 2.4.1: [Errno 2] No such file"
+            "TensorFlow could not be started (TensorFlow 2.4.1: [Errno 2] No such file"
         )
         assert engine.state().name == "failed"
 

@@ -269,9 +269,9 @@ def test_the_alternative_says_the_outcome() -> None:
     )
     for sentence in (
         "model: inside strategy.scope(). optimizer: outside strategy.scope(). first step: inside strategy.scope().",
-        "weight came into being when the model was made (line 91): MirroredVariable, MirroredStrategy, on CPU:0, CPU",
-        "iterations came into being when the optimizer was made (line 92): ResourceVariable, default strategy, on",
-        "momentum came into being when gradients were first applied (line 94): MirroredVariable, MirroredStrategy, on",
+        "weight was created when the model was made (line 91): MirroredVariable, MirroredStrategy, on CPU:0, CPU",
+        "iterations was created when the optimizer was made (line 92): ResourceVariable, default strategy, on",
+        "momentum was created when gradients were first applied (line 94): MirroredVariable, MirroredStrategy, on",
         "After 2 steps the copies of the weight hold 0.13, 0.13. Trains as one.",
     ):
         assert sentence in said

@@ -29,8 +29,8 @@ def told(run: Trace, language: Language = "en") -> list[str]:
 
 def test_everything_inside() -> None:
     assert told(scope_trace(*SUMMED)) == [
-        "The weight was born with the model, inside the scope (line 91): it belongs to `MirroredStrategy`, with copies "
-        "on CPU:0 and CPU:1.",
+        "The weight was created with the model, inside the scope (line 91): it belongs to `MirroredStrategy`, with "
+        "copies on CPU:0 and CPU:1.",
         "With the optimizer, made inside the scope (line 92), came `iterations`, of `MirroredStrategy` too.",
         "The first `apply_gradients` (line 94) made the slot `momentum`, of `MirroredStrategy`.",
         "In step 1 the gradients 1 and 2 add up to 3, and every copy goes from 1 to 0.7 alike.",
@@ -96,7 +96,7 @@ def test_counting_each_replicas_step() -> None:
 
 def test_a_dummy_call_moves_nothing() -> None:
     run = scope_trace(error=MESSAGES["colocate"], weight=PLAIN, slots=None, model_scope="out", dummy_call="in_scope")
-    assert told(run)[1] == "The dummy call moved nothing: a variable stays with the strategy it was born under."
+    assert told(run)[1] == "The dummy call moved nothing: a variable stays with the strategy it was created under."
 
 
 def test_fit_takes_the_mean() -> None:

@@ -61,5 +61,5 @@ def test_what_changes_nothing_is_named() -> None:
 
 
 def test_what_is_put_in_or_out_comes_first() -> None:
-    assert LESSON.first[:3] == ("model_scope", "optimizer_scope", "apply_scope")
+    assert LESSON.places == ("model_scope", "optimizer_scope", "apply_scope")
     assert set(LESSON.first) <= set(ScopePlacementSettings.model_fields)

@@ -184,7 +184,7 @@ def test_the_time_line() -> None:
     """Six times Keras 3 changed what this fit computes or tells."""
     found = {point.flavour.keras: point for point in points()}
     right = timeline.verdict(next(iter(found.values())), ENGLISH)
-    assert right == "Every replica’s weight is right. The loss is told right."
+    assert right == "Every replica’s weight is right. The reported loss is right."
     for keras, point in found.items():
         if "Keras 3" not in keras or point.flavour.offer.versions.keras_numbers >= (3, 10):
             assert point.right, keras

@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 # Without these, Chromium looks for its maker's servers at every start.
 QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+
+# A loaded machine takes its time; what is there sooner is not waited for any longer.
+expect.set_options(timeout=30_000)
 
 
 def chromium_path() -> str | None:
@@ -78,6 +81,15 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=chromium_path(), args=[*QUIET, *sandbox])
         yield chromium
         chromium.close()
+
+
+def fits_every_window(page: Page) -> None:
+    """Fails where something makes the page wider than a laptop's, a projector's or a telephone's window."""
+    for width, height in ((1366, 768), (1920, 1080), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        # The style may come a moment after what it is for.
+        fits = "width => document.querySelector('[data-testid=stMain]').scrollWidth <= width"
+        page.wait_for_function(fits, arg=width)
 
 
 def figure_texts(page: Page, name: str = "now") -> list[str]:

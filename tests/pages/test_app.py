@@ -18,6 +18,7 @@ from engine.engine import Engine
 from engine.experiments.aggregation import AggregationSettings
 from lessons.language import LANGUAGES
 from pages.parts import engine as shared
+from pages.parts.shell import LESSONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,6 +86,8 @@ def test_home(locale: str) -> None:
     assert len(test.title) == 1
     assert len(test.markdown) >= 3
     assert test.get("plotly_chart")
+    links = {link.proto.page for link in test.get("page_link")}
+    assert links == {*LESSONS, "versions"}
     (begin,) = test.button
     begin.click().run()
     assert not test.exception

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from tests.pages.browser import figure_texts, free_port, serving
 from tests.pages.test_browser import FIRST_RUN, TOGGLED, chromium, query, until, visitor
@@ -91,11 +91,3 @@ def test_nothing_is_wider_than_the_window_and_no_text_lies_on_another(
                 across = min(one["right"], other["right"]) - max(one["left"], other["left"])
                 down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
                 assert across <= 1 or down <= 4, f"at {width}: {one['text']!r} on {other['text']!r}"
-
-
-def test_a_link_that_asks_first(chromium: Browser, address: str) -> None:
-    with visitor(chromium) as page:
-        page.goto(f"{address}/variable_scope?predict=1")
-        page.get_by_role("button", name="2 variables").click(timeout=FIRST_RUN)
-        says(page, "variables: 2", timeout=FIRST_RUN)
-        expect(page.get_by_text("So it is.")).to_be_visible()

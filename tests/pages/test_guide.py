@@ -34,13 +34,25 @@ def test_following_a_link_sets_what_it_names_and_nothing_else() -> None:
     assert "✓" in drawn(test)
 
 
-def test_a_link_to_another_version_goes_there_and_the_next_one_back() -> None:
+def test_a_link_to_another_version_goes_there_and_one_that_names_none_stays() -> None:
     test = app(PAGE)
     (link,) = [link for link in LESSON.guide if link.name == "direct_new"]
     press(test, f"guide-{link.name}")
     assert query(test)["tf"] == link.tensorflow
-    press(test, "guide-all_in")
-    assert "tf" not in query(test)
+    press(test, "guide-model_out")
+    assert query(test)["tf"] == link.tensorflow
+    assert "ValueError" in drawn(test)
+    assert test.button(key="guide-model_out").proto.type == "primary"
+
+
+def test_a_click_moves_a_thing_out_of_the_scope_and_back() -> None:
+    test = app(PAGE)
+    press(test, "place-optimizer_scope")
+    assert query(test) == {"optimizer_scope": "out"}
+    assert "RuntimeError" in drawn(test)
+    press(test, "place-optimizer_scope")
+    assert query(test) == {}
+    assert "✓" in drawn(test)
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
