@@ -10,9 +10,11 @@ from engine.experiments.fit import FIT
 from engine.experiments.placement import PLACEMENT
 from engine.experiments.scaling import SCALING
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
+from engine.experiments.variable_scope import VARIABLE_SCOPE
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment for experiment in (AGGREGATION, SCALING, SCOPE_PLACEMENT, PLACEMENT, FIT)
+    experiment.name: experiment
+    for experiment in (AGGREGATION, SCALING, SCOPE_PLACEMENT, VARIABLE_SCOPE, PLACEMENT, FIT)
 }
 
 

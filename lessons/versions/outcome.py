@@ -12,6 +12,7 @@ from lessons.aggregation import reading as aggregation
 from lessons.language import Texts, number
 from lessons.scaling import reading as scaling
 from lessons.scope_placement import reading as scope_placement
+from lessons.variable_scope import reading as variable_scope
 from lessons.versions import fit
 
 FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
@@ -80,6 +81,15 @@ def _of_fit(trace: Trace, texts: Texts) -> Outcome:
     return Outcome("right" if reading.weight_right and reading.loss_right else "odd", told, loss)
 
 
+def _of_variable_scope(trace: Trace, texts: Texts) -> Outcome:
+    """How many names are how many variables."""
+    reading = variable_scope.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.variable_scope.{reading.failure.cause}", texts)
+    names, objects = len(reading.variables), len(reading.objects)
+    return Outcome("right", texts("outcome.variable_scope.told", names=names, objects=objects))
+
+
 def _loss(reading: fit.Reading) -> str:
     if reading.loss_right:
         return "loss"
@@ -101,6 +111,7 @@ _OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
     "scope_placement": _of_scope_placement,
     "fit": _of_fit,
     "scaling": _of_scaling,
+    "variable_scope": _of_variable_scope,
 }
 
 

@@ -66,6 +66,21 @@ CHOICES["scaling"] = [
     {"rule": "linear_warmup", "reference": "small_batches", "optimizer": "momentum", "last_batch": "keep_counted"},
     {"normalization": "synchronized", "last_batch": "keep_counted", "loss": "sum"},
 ]
+CHOICES["variable_scope"] = [
+    {},
+    {"api": "tf", "assign": "none"},
+    {"mode": "eager", "assign": "last", "operations": "op:v,variable:v:initial_value=2.0,name_scope:n,op:v"},
+    {
+        "operations": "scope:my_variable_scope,close,scope:t,scope:@my_variable_scope:reuse=AUTO_REUSE:"
+        "auxiliary_name_scope=False,get:v:shape=4x2:initializer=zeros:partitioner=fixed_size_2:regularizer=l2_loss,"
+        "scope:s,op:v,close,close,scope:@my_variable_scope:reuse=True:auxiliary_name_scope=False,get:w"
+    },
+    {"mode": "eager", "operations": "scope:s:reuse=True,get:v:shape=4x2:partitioner=fixed_size_2,op:w,variable:w"},
+    {"mode": "eager", "api": "tf", "operations": "name_scope:n,get:v:shape=2"},
+    {"operations": "name_scope:n,name_scope:t,op:w"},
+    {"operations": "op:w"},
+    {"operations": f"get:var1:shape=2,{','.join(['get:var1'] * 2)}"},
+]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [
@@ -74,6 +89,7 @@ ALONE = [
     ("fit", CHOICES["fit"][2]),
     ("placement", CHOICES["placement"][0]),
     ("scaling", CHOICES["scaling"][1]),
+    ("variable_scope", CHOICES["variable_scope"][3]),
 ]
 
 
