@@ -25,6 +25,11 @@ def test_the_article_is_there_at_first(locale: str, said: str) -> None:
     assert "my_variable_scope/var1:0" in drawn(test)
 
 
+def test_the_second_example_is_a_click_away() -> None:
+    (link,) = app(PAGE).get("page_link")
+    assert (link.proto.page, link.proto.query_string) == ("placement", "device_setter=article")
+
+
 def test_an_operation_is_edited() -> None:
     """Two scopes of one name: refused, until the second says AUTO_REUSE; in the URL as in the program."""
     test = app(PAGE, operations=TWICE)
