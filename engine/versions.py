@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
@@ -17,7 +17,7 @@ class Versions:
     tensorflow: str
     keras: str
     tf_keras: str | None = None
-    plotly: str | None = None
+    plotly: str | None = field(default=None, compare=False)  # the same versions, whether there is data beside them
 
     @cached_property
     def keras_numbers(self) -> tuple[int, int]:
