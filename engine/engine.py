@@ -411,7 +411,7 @@ class Engine:
                 run=job.name,
                 program=job.program,
                 tasks=dict(experiment.tasks(settings)),
-                serving=experiment.serving,
+                serving=list(experiment.serving(settings)),
                 mortal=experiment.mortal(settings),
                 seconds=self._seconds or experiment.seconds,
                 **self._limits,

@@ -33,7 +33,7 @@ def render(experiment: Experiment[Any], settings: Settings, versions: Versions) 
     """The program: complete, and exactly what runs. Only validated settings reach the template."""
     template = _environment().get_template(experiment.template)
     tasks = experiment.tasks(settings)
-    cluster = {"tasks": tasks, "serving": [job for job in experiment.serving if job in tasks]}
+    cluster = {"tasks": tasks, "serving": [job for job in experiment.serving(settings) if job in tasks]}
     return template.render(settings.model_dump(), **cluster, **experiment.context(settings, versions)).lstrip("\n")
 
 

@@ -65,5 +65,5 @@ class Experiment(Generic[S]):
     recorded: tuple[Mapping[str, Sequence[Any]], ...] = ()
     on_each_keras: bool = False
     tasks: Callable[[S], Mapping[str, int]] = lambda settings: {}
-    serving: tuple[str, ...] = ("ps",)
+    serving: Callable[[S], Sequence[str]] = lambda settings: ("ps",)
     mortal: Callable[[S], Sequence[str]] = lambda settings: ()

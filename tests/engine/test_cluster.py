@@ -194,7 +194,7 @@ def test_tasks_share_a_parameter_server(cluster: Cluster) -> None:
 
 def test_workers_and_no_server(cluster: Cluster) -> None:
     """As under MultiWorkerMirroredStrategy: all start at once, and all are waited for."""
-    trace = cluster.run("config", serving=())
+    trace = cluster.run("config", serving=lambda _: ())
     assert trace.status == "ok"
     assert len(trace.of("config")) == 3
 

@@ -81,6 +81,18 @@ CHOICES["variable_scope"] = [
     {"operations": "op:w"},
     {"operations": f"get:var1:shape=2,{','.join(['get:var1'] * 2)}"},
 ]
+CHOICES["sync_replicas"] = [
+    {"delays": "0,0"},
+    {"optimizers": 3, "global_step": "composite", "tokens": "zero", "moving_average": "all"},
+    {"optimizers": 2, "global_step": "own", "tokens": "twice", "moving_average": "own", "barrier": "no"},
+    {"optimizers": 2, "tokens": "first_hook_only", "workers": 3, "kill_worker": 2},
+    {"optimizers": 2, "global_step": "article", "sync": "no", "momentum": 0.5},
+    {"optimizers": 2, "global_step": "composite", "sync": "no", "kill_worker": 1},
+    {"tokens": "none", "workers": 1},
+    {"tokens": "hook", "global_step": "composite", "moving_average": "own"},
+    {"optimizers": 2, "global_step": "article"},
+]
+CHOICES["multi_worker"] = [{"optimizers": 3, "momentum": 0.5}, {"strategy": "parameter_server", "workers": 3}]
 CASES = [(experiment, choice) for experiment, choices in CHOICES.items() for choice in choices]
 # The experiments whose programs are alike in how they run get fewer cold starts, of some seconds each.
 ALONE = [

@@ -1,0 +1,1 @@
+"""The lesson on SyncReplicasOptimizer: its texts, what a trace says, the moving figure and the story."""
