@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +27,20 @@ class Link:
     name: str
     settings: Mapping[str, str]
     tensorflow: str | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """A change that one click makes, to what is named by `subject`: settings and what their controls then hold.
+
+    Its texts are `actions.{name}`, which is short, and `actions.{name}_help`, a sentence; that gets `subject` and
+    `values`.
+    """
+
+    name: str
+    subject: str
+    change: Mapping[str, Any]
+    values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,8 @@ class Lesson(Generic[S]):
     those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
+    `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
     the blink of an eye, and its height is always the same. A `sweep` is shown in a tab, and runs when that is opened.
     """
@@ -75,6 +90,7 @@ class Lesson(Generic[S]):
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
     prediction: Prediction | None = None
+    actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False
     sweep: Sweep | None = None
 

@@ -14,19 +14,8 @@ from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.experiments.sync_replicas import SYNC_REPLICAS
 from engine.experiments.variable_scope import VARIABLE_SCOPE
 
-EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment
-    for experiment in (
-        AGGREGATION,
-        SCALING,
-        SCOPE_PLACEMENT,
-        VARIABLE_SCOPE,
-        PLACEMENT,
-        SYNC_REPLICAS,
-        MULTI_WORKER,
-        FIT,
-    )  # fmt: skip
-}
+ALL = (AGGREGATION, SCALING, SCOPE_PLACEMENT, VARIABLE_SCOPE, PLACEMENT, SYNC_REPLICAS, MULTI_WORKER, FIT)
+EXPERIMENTS: dict[str, Experiment[Any]] = {experiment.name: experiment for experiment in ALL}
 
 
 def find_experiment(name: str) -> Experiment[Any]:

@@ -12,6 +12,7 @@ from lessons.aggregation import reading as aggregation
 from lessons.language import Texts, number
 from lessons.scaling import reading as scaling
 from lessons.scope_placement import reading as scope_placement
+from lessons.sync_replicas import reading as sync_replicas
 from lessons.variable_scope import reading as variable_scope
 from lessons.versions import fit
 
@@ -90,6 +91,20 @@ def _of_variable_scope(trace: Trace, texts: Texts) -> Outcome:
     return Outcome("right", texts("outcome.variable_scope.told", names=names, objects=objects))
 
 
+def _of_sync_replicas(trace: Trace, texts: Texts) -> Outcome:
+    """What became of training, and of the counting; not how many gradients were dropped, which differs from run to
+    run."""
+    reading = sync_replicas.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.sync_replicas.{reading.failure.cause}", texts)
+    updates = max(reading.updates().values())
+    kind: Kind = "right" if reading.outcome == "right" else "odd"
+    head = texts(f"outcome.sync_replicas.{reading.outcome}")
+    if reading.outcome == "deadlock":
+        return Outcome(kind, head)
+    return Outcome(kind, head, texts("outcome.sync_replicas.counts", updates=updates, step=reading.global_step()))
+
+
 def _loss(reading: fit.Reading) -> str:
     if reading.loss_right:
         return "loss"
@@ -112,6 +127,7 @@ _OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
     "fit": _of_fit,
     "scaling": _of_scaling,
     "variable_scope": _of_variable_scope,
+    "sync_replicas": _of_sync_replicas,
 }
 
 

@@ -17,6 +17,7 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
+from pages.parts.actions import actions
 from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
@@ -60,6 +61,7 @@ def lesson_page(lesson: AnyLesson) -> None:
             request = _controls(lesson, offer, words, own)
         with right:
             guide(lesson, request, own)
+            actions(lesson, request, own)
             shown = _result(lesson, request, words, own, hidden, line)
     if request is not None and "tabs" not in hidden:
         _tabs(lesson, request, shown, words, own)
