@@ -7,12 +7,13 @@ The rules are those of the docstrings of tf.compat.v1.variable_scope, get_variab
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.engine import Ticket
+from engine.engine import Engine, Ticket
 from engine.experiments import EXPERIMENTS
 from engine.experiments.variable_scope import ARTICLE, OPTIONS, Operation, VariableScopeSettings
 from engine.program import Versions, render
@@ -74,6 +75,12 @@ SITUATIONS: dict[str, Situation] = {
         ["s/v:0", "s/w:0", "=var1", "s_1/w:0"],
     ),
     "another variable in it": ("scope:s,get:v:shape=1,close,scope:s,get:w:shape=1", ["s/v:0", "s/w:0"]),
+    "a variable scope of a name scope's name": (
+        f"name_scope:s,op:w,close,scope:s,{G},op:w",
+        ["s/w:0", "s/v:0", "s_1/w:0"],
+    ),
+    "a name scope between two variable scopes": (f"scope:s,name_scope:n,scope:t,{G},op:w", ["s/t/v:0", "s/n/t/w:0"]),
+    "an operation, then get_variable": (f"op:v,{G}", ["v:0", "v_1:0"]),
     # ---- reuse
     "the article": (",".join(ARTICLE), ["my_variable_scope/var1:0", "my_variable_scope/var2:0", "=var1", "=var2"]),
     "reuse=True": (f"scope:s,{G},close,scope:s:reuse=True,get:v", ["s/v:0", "=var1"]),
@@ -108,6 +115,12 @@ SITUATIONS: dict[str, Situation] = {
         ["s/v:0", "=var1"],
     ),
     "AUTO_REUSE is inherited": (f"scope:s:reuse=AUTO_REUSE,scope:t,{G},{G}", ["s/t/v:0", "=var1"]),
+    "AUTO_REUSE within reuse=True may make one": (f"scope:s:reuse=True,scope:t:reuse=AUTO_REUSE,{G}", ["s/t/v:0"]),
+    "AUTO_REUSE asked with another shape": (
+        f"scope:s:reuse=AUTO_REUSE,{G},get:v:shape=2",
+        ["s/v:0", ("ValueError", "Trying to share variable s/v, but specified shape (2,) and found shape (1,)")],
+    ),
+    "AUTO_REUSE is not kept for the next": (f"scope:s:reuse=AUTO_REUSE,{G},close,scope:s,{G}", ["s/v:0", EXISTS]),
     "reuse=True within AUTO_REUSE": (f"scope:s:reuse=AUTO_REUSE,scope:t:reuse=True,{G}", [MISSING]),
     "tf.Variable knows no reuse": (
         "scope:s,variable:v,close,scope:s:reuse=AUTO_REUSE,variable:v",
@@ -127,6 +140,19 @@ SITUATIONS: dict[str, Situation] = {
         "scope:s,op:v,close,scope:t,scope:@s,op:v",
         ["s/v:0", "t/s/v:0"],
     ),
+    "by its object within itself": (f"scope:s,scope:@s,{G},op:w", ["s/v:0", "s/s/w:0"]),
+    "by the object of one that was in another: its whole name, the last part as name scope": (
+        f"scope:s,scope:t,close,close,scope:@t,{G},op:w",
+        ["s/t/v:0", "t/w:0"],
+    ),
+    "of two of one name the last is meant": (
+        f"scope:s,close,scope:t,scope:s,close,close,scope:@s,{G}",
+        ["t/s/v:0"],
+    ),
+    "its name scope is numbered anew, its variables are not": (
+        f"scope:s,{G},op:w,close,scope:@s:reuse=True,get:v,op:w",
+        ["s/v:0", "s/w:0", "=var1", "s_1/w:0"],
+    ),
     # ---- auxiliary_name_scope
     "no name scope": ("scope:s:auxiliary_name_scope=False,op:v", ["v:0"]),
     "no name scope, for tf.Variable": ("scope:s:auxiliary_name_scope=False,variable:v", ["v:0"]),
@@ -135,6 +161,10 @@ SITUATIONS: dict[str, Situation] = {
     "no number when it is entered again": (
         "scope:s,op:v,close,scope:@s:auxiliary_name_scope=False,op:v",
         ["s/v:0", "v:0"],
+    ),
+    "none beyond that of the variable scope around": (
+        f"scope:s,scope:t:auxiliary_name_scope=False,{G},op:w",
+        ["s/t/v:0", "s/w:0"],
     ),
     # ---- partitioner
     "two parts": ("scope:s,get:v:shape=4x2:partitioner=fixed_size_2", ["s/v"]),
@@ -149,6 +179,10 @@ SITUATIONS: dict[str, Situation] = {
     "a whole that is there in parts": (
         "get:v:shape=4x2:partitioner=fixed_size_2,scope:s:reuse=AUTO_REUSE,get:v:shape=4x2",
         ["v", "s/v:0"],
+    ),
+    "in parts, where it is whole": (
+        "scope:s:reuse=AUTO_REUSE,get:v:shape=4x2,get:v:shape=4x2:partitioner=fixed_size_2",
+        ["s/v:0", ("ValueError", "an unpartitioned version of the variable was found")],
     ),
     "no shape, nothing to make": ("get:v", [("ValueError", "`shape`")]),
 }
@@ -271,6 +305,19 @@ def test_executed_eagerly_nothing_is_shared(run_on: Run, version: str, reuse: st
     assert [event["value"] for event in trace.of("variable")] == [[1], [2], [10], [2]]
     assert first["device"] == second["device"] == "/job:localhost/replica:0/task:0/device:CPU:0"
     assert [event["reuse"] for event in trace.of("scope")] == ["AUTO_REUSE"] * 2  # whatever was asked
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_why_nothing_is_shared_is_in_tensorflows_source(engine: Engine, submit_on: Submit, version: str) -> None:
+    """The lesson names the place: VariableScope.get_variable, and what _VariableStore keeps."""
+    submit_on(version, "variable_scope").result(240)  # skips where the version isn't installed
+    environment = engine.runtime(version).python.parents[1]
+    found = [*environment.glob("lib/python3*/site-packages/tensorflow*/python/ops/variable_scope.py")]
+    source = max((file.read_text(encoding="utf-8") for file in found), key=len)
+    assert re.search(r"if context\.executing_eagerly\(\):\n +reuse = False\n", source)
+    graph_only = r"if not context\.executing_eagerly\(\) or self\._store_eager_variables:\n"
+    kept = graph_only + r"(?: +#.*\n)+ +self\._vars\[name\] = v\n"
+    assert re.search(kept, source)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
