@@ -252,7 +252,7 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
     test = app("pages/versions.py", view="timeline")
     assert "0.8574" in drawn(test, "timeline")
     assert "3.4.1" in texts(test)
-    assert "replica 0 alone" in texts(test)
+    assert "replica 0’s alone" in texts(test)
 
 
 def test_status(alone: Engine) -> None:
