@@ -195,6 +195,10 @@ class _Drawing:
         moments += [average.t for average in reading.averages]
         return max(moments)
 
+    def _seen(self, t: float) -> float:
+        """Until when looks at the parameter server count: at the end all do, the last of them come a moment later."""
+        return float("inf") if t >= self.end and self.reading.deadlock is None else t
+
     def _x(self, t: float) -> float:
         """Where second `t` lies, in parts of the width."""
         deadlock = self.reading.deadlock
@@ -237,15 +241,18 @@ class _Drawing:
 
     def _fixed(self) -> list[dict[str, Any]]:
         """What stays of each trace, in drawing order."""
-        thick = {"mode": "lines", "line": {"width": _BAR, "simplify": False}}
+
+        def lines(color: str, width: float) -> dict[str, Any]:
+            return {"mode": "lines", "line": {"color": color, "width": width, "simplify": False}}
+
         text = {"mode": "markers+text", "textposition": "middle center"}
         return [
             filled(PALE),  # the lanes, as long as they live
-            {**thick, "line": {**thick["line"], "color": COMPUTES}},
-            {**thick, "line": {**thick["line"], "color": WAITS}},
-            {"mode": "lines", "line": {"width": 1, "color": TAKEN, "simplify": False}},  # the averages
-            {"mode": "lines", "line": {"width": 7, "color": TAKEN, "simplify": False}, "opacity": 0.55},
-            {"mode": "lines", "line": {"width": 2.5, "color": COUNTED, "simplify": False}},
+            lines(COMPUTES, _BAR),
+            lines(WAITS, _BAR),
+            lines(TAKEN, 1),  # the averages
+            {**lines(TAKEN, 7), "opacity": 0.55},
+            lines(COUNTED, 2.5),
             filled(UNUSED),  # now
             filled(EQUAL),
             filled(DRIFTED),
@@ -349,8 +356,9 @@ class _Drawing:
         for when, after in changes:
             now = min(when, t)
             x += [self._x(now), self._x(now)]
-            y += [self._stair(value), self._stair(after if when <= t else value)]
-            value = after if when <= t else value
+            value_now = after if when <= self._seen(t) else value
+            y += [self._stair(value), self._stair(value_now)]
+            value = value_now
         return {"x": [*x, self._x(t)], "y": [*y, self._stair(value)]}
 
     def _now(self, t: float) -> dict[str, Any]:
@@ -383,7 +391,7 @@ class _Drawing:
                     opacity=int(shown), color=FAILED, size=22, symbol="circle",
                 )  # fmt: skip
         if self.reading.sync:
-            count = self.reading.tokens(t)
+            count = self.reading.tokens(self._seen(t))
             for place in range(_TOKENS):
                 points.add(
                     _FIRST_SLOT + place * _SLOT, self.server + _ROW / 2, "",
@@ -431,7 +439,7 @@ class _Drawing:
         """Text on coloured ground: the counters and the banner."""
         points, reading = Points(), self.reading
         updates = reading.updates(t)
-        step = reading.global_step(t)
+        step = reading.global_step(self._seen(t))
         pushed = sum(push.t <= t for push in reading.pushes)
         values = [_updates(updates), str(step), str(pushed), str(reading.dropped(t))]
         wrong = step != max(updates.values()) and reading.outcome == "miscounted"
@@ -456,7 +464,7 @@ class _Drawing:
                 1.0, self._lane_of(worker) + 10, self._doing(worker, t), anchor="middle left", ink=INK, pixels=12
             )
         if reading.sync:
-            tokens = reading.tokens(t)
+            tokens = reading.tokens(self._seen(t))
             points.add(1.0, self.server + _ROW / 2, str(tokens), anchor="middle left", ink=INK, pixels=13)
             for row, variable in enumerate(self.variables):
                 over = len(reading.held(variable, t)) - self._slots
@@ -465,7 +473,7 @@ class _Drawing:
                     at, self._row_at(row), f"+{over}" if over > 0 else "", anchor="middle right", ink=INK, pixels=12
                 )
         for row, variable in enumerate(self.variables):
-            said = texts("figure.weight", value=number(reading.weight(variable, t)))
+            said = texts("figure.weight", value=number(reading.weight(variable, self._seen(t))))
             points.add(1.0, self._row_at(row), said, anchor="middle left", ink=INK, pixels=13)
         return points.trace()
 

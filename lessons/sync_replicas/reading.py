@@ -43,7 +43,7 @@ class Push:
     value: float
     local_step: int
     t: float
-    fate: Fate
+    fate: Fate | None
     settled: float | None
 
 
@@ -184,7 +184,7 @@ class Reading:
         return tuple(sorted((push for worker in self.workers for push in worker.pushes), key=lambda push: push.t))
 
     @cached_property
-    def fates(self) -> Counter[Fate]:
+    def fates(self) -> Counter[Fate | None]:
         """How many pushes were taken, dropped, held, or None."""
         return Counter(push.fate for push in self.pushes)
 
@@ -455,7 +455,7 @@ def _failure(events: Sequence[Event], trace: Trace) -> Failure | None:
     status = trace.end.get("status", "running")
     error = next((event for event in events if event["event"] == "error"), None)
     if error is not None:
-        cause = next((cause for part, cause in CAUSES if part in error["message"]), "other")
+        cause: Cause = next((cause for part, cause in CAUSES if part in error["message"]), "other")
         return Failure(
             error["type"], error["message"], cause, error.get("line"), str(error.get("task", "")), raised=True
         )

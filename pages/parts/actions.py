@@ -14,8 +14,9 @@ from pages.parts.controls import choose
 ICONS = {"slow": ":material/hourglass_top:", "kill": ":material/skull:"}  # those that undo these have none
 
 
-def actions(lesson: AnyLesson, request: Request | None, own: Texts) -> None:
-    """The buttons that the lesson has for these settings, those of one subject together."""
+def actions(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts) -> None:
+    """The buttons that the lesson has for these settings, those of one subject together; and one to run it again, where
+    that may come to something else."""
     if lesson.actions is None or request is None:
         return
     with st.container(horizontal=True, gap="small", key="actions"):
@@ -24,6 +25,8 @@ def actions(lesson: AnyLesson, request: Request | None, own: Texts) -> None:
                 st.markdown(f"**{subject}**", width="content")
                 for action in group:
                     _button(lesson, action, own)
+        if not lesson.experiment.deterministic:
+            st.button(words("run.again"), key="run-again", icon=":material/replay:")
 
 
 def _button(lesson: AnyLesson, action: Action, own: Texts) -> None:

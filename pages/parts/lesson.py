@@ -61,7 +61,7 @@ def lesson_page(lesson: AnyLesson) -> None:
             request = _controls(lesson, offer, words, own)
         with right:
             guide(lesson, request, own)
-            actions(lesson, request, own)
+            actions(lesson, request, words, own)
             shown = _result(lesson, request, words, own, hidden, line)
     if request is not None and "tabs" not in hidden:
         _tabs(lesson, request, shown, words, own)

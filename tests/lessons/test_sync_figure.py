@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_play_tells_one_thing_after_another() -> None:
     counts = [[int(text) for text in said(layers[INK])[:4]] for layers in frames]
     assert counts[0] == [0, 0, 0, 0]
     assert counts[-1] == [2, 2, 4, 0]
-    for before, after in zip(counts, counts[1:], strict=False):
+    for before, after in pairwise(counts):
         assert all(one <= other for one, other in zip(before, after, strict=True))
     assert all(boxes(layers[GOOD]) == [] for layers in frames[:-1])
     assert lengths(frames[0][BUSY]) == [0.0] * 4

@@ -64,7 +64,7 @@ def test_a_deadlock_says_who_waits_for_what_and_why() -> None:
     assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in told
     assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in told
     assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in told
-    assert "share one token queue" in told
+    assert "all of them come from one queue" in told
     assert told.endswith("Smallest change: `global_step=composite`.")
 
 
