@@ -19,7 +19,7 @@ def sync_app(locale: str = "en-US", **query: str | list[str]) -> AppTest:
 
 
 def queried(test: AppTest) -> dict[str, str]:
-    return {name: test.query_params[name] for name in test.query_params if name not in ("lang",)}
+    return {name: test.query_params[name] for name in test.query_params if name != "lang"}
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
