@@ -71,6 +71,16 @@ class Successor:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """A picture of many runs. `settings` are theirs, for those that are chosen; `figure` and `alternative` are made of
+    the traces there are, by their place among these. Its texts are `sweep.title` and `sweep.about`."""
+
+    settings: Callable[[Any], Sequence[Settings]]
+    figure: Callable[[Mapping[int, Trace], Texts], go.Figure]
+    alternative: Callable[[Mapping[int, Trace], Texts], str]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
@@ -81,7 +91,8 @@ class Lesson(Generic[S]):
     one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
     `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same. A `successor` has a tab, and runs when that is opened.
+    the blink of an eye, and its height is always the same. A `sweep` and a `successor` are each shown in a tab, and run
+    when that is opened.
     """
 
     name: str
@@ -98,6 +109,7 @@ class Lesson(Generic[S]):
     actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False
     successor: Successor | None = None
+    sweep: Sweep | None = None
 
 
 AnyLesson = Lesson[Any]

@@ -117,6 +117,7 @@ def allowed(setting: Setting, words: Texts) -> str:
     return words(
         f"allowed.{form}",
         choices=", ".join(setting.choices),
+        form=setting.form,
         minimum=f"{setting.minimum:g}" if setting.minimum is not None else "",
         maximum=f"{setting.maximum:g}" if setting.maximum is not None else "",
     )

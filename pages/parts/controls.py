@@ -13,6 +13,7 @@ import streamlit as st
 from engine.settings import Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
 from pages.parts.address import control_values, explicit, write_address
+from pages.parts.sequence import sequence
 
 COUNTS = ("replicas", "workers")  # settings that say how many numbers a list has
 MANY = 4  # choices that are shown side by side; more go into a list
@@ -22,6 +23,9 @@ def control(
     setting: Setting, model: type[Settings], page: str, words: Texts, lesson: Texts, *, disabled: bool = False
 ) -> None:
     """The widget of one setting, with a sentence on what it changes."""
+    if setting.kind == "words":
+        sequence(setting, model, page, lesson)
+        return
     label = lesson(f"controls.{setting.name}.label")
     common: dict[str, Any] = {
         "key": setting.name,

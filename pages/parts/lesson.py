@@ -29,6 +29,7 @@ from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
 from pages.parts.successor import successor
+from pages.parts.sweep import sweep_tab
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
 HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
@@ -183,7 +184,12 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
 
 
 def _run_and_draw(
-    lesson: AnyLesson, request: Request, words: Texts, own: Texts, name: str, badges: DeltaGenerator
+    lesson: AnyLesson,
+    request: Request,
+    words: Texts,
+    own: Texts,
+    name: str,
+    badges: DeltaGenerator,
 ) -> Shown | None:
     """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
     above, below = st.container(), st.container()
@@ -191,11 +197,13 @@ def _run_and_draw(
     pictures = itertools.count()
 
     def draw(trace: Trace, key: str = "") -> None:
-        # The picture before this run stays until there is another; an empty place would take it away at once.
+        # The picture before this run stays until there is another, and that one takes its place; an `st.empty` made
+        # beforehand would take it away.
         nonlocal place
-        place = place or below.empty()
         key = key or f"live-{name}-{next(pictures)}"
-        place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
+        place = (below if place is None else place).plotly_chart(
+            lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own)
+        )
 
     covered = is_asked(lesson, request)
     with above:
@@ -260,21 +268,25 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
 
 
 def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts, own: Texts) -> None:
-    """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+    """Code and trace of the run; the rest (a sweep, the same run elsewhere, what replaced it) runs when it is opened."""
     if shown is not None and is_asked(lesson, request):
         with st.tabs([words("page.code")])[0]:  # the rest would tell
             _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
         return
     names = [words("page.code"), words("page.trace")] if shown else []
+    more = [own("sweep.title")] if lesson.sweep else []
     replaced = [own("successor.title")] if shown and lesson.successor else []
-    tabs = st.tabs([*names, words("page.versions"), *replaced], key="tab", on_change="rerun")
-    versions = tabs[len(names)]
+    tabs = st.tabs([*names, *more, words("page.versions"), *replaced], key="tab", on_change="rerun")
+    versions = tabs[len(names) + len(more)]
     if shown is not None:
-        code, events = tabs[:2]
+        code, events, *_ = tabs
         with code:
             _code(lesson, shown, words)
         with events:
             _trace(shown.trace, words)
+    if lesson.sweep is not None and tabs[len(names)].open:
+        with tabs[len(names)]:
+            sweep_tab(shared_engine(), lesson.sweep, request, own)
     if versions.open:
         with versions:
             versions_table(shared_engine(), request)
