@@ -84,9 +84,10 @@ class _Story:
 
     def _asynchronous(self) -> list[str]:
         reading = self.reading
+        composite = len(reading.variables) > 1 and reading.settings["global_step"] == "composite"
         return [
             self.texts(
-                "story.asynchronous",
+                "story.asynchronous_composite" if composite else "story.asynchronous",
                 workers=self._workers(len(reading.workers)),
                 pushed=len(reading.pushes),
                 step=reading.global_step(),
@@ -119,6 +120,8 @@ class _Story:
         reading = self.reading
         if not reading.averages or not reading.weights:
             return []
+        if not reading.sync and reading.settings["momentum"]:
+            return []  # with momentum it depends on the order in which they were applied, which nobody tells
         weights = [
             self.texts("story.rates.weight", variable=variable, rate=number(reading.rate(variable)),
                        value=number(reading.weights[variable]))
@@ -167,7 +170,7 @@ class _Story:
             if not reading.deadlock and not reading.failure:
                 alive = len(reading.workers) - len(reading.dead)
                 key = "goes_on" if reading.sync else "goes_on_asynchronously"
-                told.append(self.texts(f"story.killed.{key}", alive=alive, needed=reading.needed))
+                told.append(self.texts(f"story.killed.{key}", alive=self._workers(alive), needed=reading.needed))
         return told
 
     def _deadlock(self, deadlock: Deadlock) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.pages.browser import browser, chromium_path, figure_texts, fits_every_window, free_port, serving
+from tests.pages.browser import browser, chromium_path, fits_every_window, free_port, serving
 
 pytestmark = pytest.mark.browser
 FIRST_RUN = 120_000  # ms: TensorFlow may still have to be imported
@@ -33,24 +33,21 @@ def visitor(chromium: Browser, address: str) -> Page:
     return chromium.new_context(base_url=address, locale="en-US", viewport={"width": 1366, "height": 768}).new_page()
 
 
-def dials(page: Page) -> list[int]:
-    """updates, global_step, pushed, dropped, as they stand."""
-    texts = figure_texts(page)
-    return [int(text) for text in texts if text.isdigit()][:4]
+def height(page: Page, figure: str) -> float:
+    """The height of the figure there, as soon as there is one. A live one is replaced again and again."""
+    found = page.wait_for_function(
+        "figure => document.querySelector(`${figure} .js-plotly-plot`)?.getBoundingClientRect().height",
+        arg=figure,
+        timeout=LATER,
+    )
+    return float(found.json_value())
 
 
 def test_a_run_is_drawn_while_it_goes_on_and_keeps_its_place(page: Page) -> None:
     """Two slow workers take ten rounds: the live figure is there before the end, and as high as the last one."""
     page.goto("/sync_replicas?steps=10&delays=0.4,0.4")
-    live = page.locator(f"{LIVE} .js-plotly-plot").first
-    expect(live).to_be_visible(timeout=LATER)
-    box = live.bounding_box()
-    done = page.locator(f"{DONE} .js-plotly-plot").first
-    expect(done).to_be_visible(timeout=LATER)
-    after = done.bounding_box()
-    assert box is not None
-    assert after is not None
-    assert box["height"] == after["height"]
+    before = height(page, LIVE)
+    assert height(page, DONE) == before
     expect(page.get_by_text("✓ 10 updates, and global_step is 10")).to_be_visible(timeout=LATER)
 
 
