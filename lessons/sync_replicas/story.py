@@ -48,6 +48,8 @@ class _Story:
         if not reading.pushes:
             return []
         per = "many" if len(reading.variables) > 1 else "one"
+        if not reading.averages:
+            per = "none"
         told = [
             self.texts(
                 f"story.pushes.{per}",
