@@ -268,7 +268,7 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
 
 
 def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts, own: Texts) -> None:
-    """Code and trace of the run; a sweep, the same run elsewhere and what replaced it run when they are opened."""
+    """Code and trace of the run. The rest (a sweep, other versions, what replaced it) runs when it is opened."""
     if shown is not None and is_asked(lesson, request):
         with st.tabs([words("page.code")])[0]:  # the rest would tell
             _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
