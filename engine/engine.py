@@ -545,7 +545,10 @@ class Engine:
             # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
             job.events.extend({**event, "task": message["task"]} if message["task"] else event for event in events)
         elif "died" in message:
-            job.events.append(_death(message))
+            # A task that ended with an error which it has reported itself gave its answer.
+            reported = any(event["event"] == "error" and event.get("task") == message["task"] for event in job.events)
+            if message["died"] < 0 or not reported:
+                job.events.append(_death(message))
         else:
             del self._running[job.name]
             if job.warm is not None:

@@ -124,7 +124,8 @@ def _own() -> Runtime | None:
     tensorflow = found.get("tensorflow") or found.get("tensorflow-cpu")
     if tensorflow is None or "keras" not in found:
         return None
-    return Runtime(Path(sys.executable), Versions(tensorflow, found["keras"], found.get("tf-keras")))
+    versions = Versions(tensorflow, found["keras"], found.get("tf-keras"), found.get("plotly"))
+    return Runtime(Path(sys.executable), versions)
 
 
 def _installed(folder: Path) -> Iterable[Runtime]:

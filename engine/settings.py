@@ -41,25 +41,29 @@ class SettingsError(ValueError):
 class Setting:
     """What one setting accepts, read off its declaration.
 
-    `kind` is "choice" (one of `choices`), "integer" or "number" (from `minimum` to `maximum`), or "numbers" (a list of
-    such numbers; `each` says of what there is one). `optional` settings also accept `none`. `default` is None where it
-    follows from other settings.
+    `kind` is "choice" (one of `choices`), "integer" or "number" (from `minimum` to `maximum`), "numbers" (a list of
+    such numbers; `each` says of what there is one), or "words" (a list of words from a closed set, which `form`
+    describes; the settings' own check says more of what is wrong with one). `optional` settings also accept `none`.
+    `default` is None where it follows from other settings.
     """
 
     name: str
-    kind: Literal["choice", "integer", "number", "numbers"]
+    kind: Literal["choice", "integer", "number", "numbers", "words"]
     default: Any
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False
     each: str = "one a replica"
+    form: str = ""
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
         if self.kind == "choice":
             return ", ".join(self.choices)
+        if self.kind == "words":
+            return self.form
         bounds = f"{self.minimum:g} to {self.maximum:g}" if self.kind != "integer" else f"{self.minimum}-{self.maximum}"
         words = {"integer": "a whole number ", "number": "a number from ", "numbers": "numbers from "}[
             self.kind
@@ -118,7 +122,9 @@ class Settings(BaseModel):
             # A check over several settings says itself which one it refuses: "name: what is allowed".
             if detail["loc"]:
                 name = str(detail["loc"][0])
-                allowed = declared[name].allowed
+                # A list of words has a check of its own, which says what is wrong with which word.
+                own = declared[name].kind == "words" and detail["type"] == "value_error"
+                allowed = str(detail["ctx"]["error"]) if own else declared[name].allowed
             else:
                 name, _, allowed = str(detail["ctx"]["error"]).partition(": ")
             value = given.get(name, getattr(cls.model_fields.get(name), "default", None))
@@ -149,6 +155,8 @@ def _setting(name: str, field: Any) -> Setting:
         (annotation,) = (part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:
         return Setting(name, "choice", default, choices=get_args(annotation), optional=optional)
+    if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
+        return Setting(name, "words", default, form=field.description or "")
     bounds = {}
     metadata = list(field.metadata)
     kind: Literal["integer", "number", "numbers"] = "integer" if annotation is int else "number"
@@ -176,6 +184,8 @@ def _from_words(value: Any, setting: Setting | None) -> Any:
         return None
     if setting is not None and setting.kind == "numbers":
         return [part.strip() for part in value.split(",")] if value else None
+    if setting is not None and setting.kind == "words":
+        return [part.strip() for part in value.split(",")]
     return value
 
 

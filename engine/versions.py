@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
@@ -11,12 +11,13 @@ from functools import cached_property
 class Versions:
     """What a program is written for. TensorFlow's own names differ in places from one version to another.
 
-    `tf_keras` is Keras 2 beside TensorFlow's own Keras 3, where it is installed.
+    `tf_keras` is Keras 2 beside TensorFlow's own Keras 3, where it is installed; `plotly` comes with real data.
     """
 
     tensorflow: str
     keras: str
     tf_keras: str | None = None
+    plotly: str | None = field(default=None, compare=False)  # the same versions, whether there is data beside them
 
     @cached_property
     def keras_numbers(self) -> tuple[int, int]:

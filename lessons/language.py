@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -57,6 +58,13 @@ class Texts:
             return text.format(**values)
         except (KeyError, IndexError) as missing:
             raise KeyError(f"{key} in {file}: no value for {missing}") from None
+
+
+def joined(parts: Sequence[str], texts: Texts) -> str:
+    """The parts as a list in a sentence: a, b and c."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return texts("list.comma").join(parts[:-1]) + texts("list.last") + parts[-1]
 
 
 @cache

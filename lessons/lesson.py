@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +30,20 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Action:
+    """A change that one click makes, to what is named by `subject`: settings and what their controls then hold.
+
+    Its texts are `actions.{name}`, which is short, and `actions.{name}_help`, a sentence; that gets `subject` and
+    `values`.
+    """
+
+    name: str
+    subject: str
+    change: Mapping[str, Any]
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Prediction:
     """A question on a run that is not shown yet: its answers, and which of them a trace shows to be right.
 
@@ -42,6 +56,31 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """What one would write today: an experiment with the settings that fit the lesson's, and its traces beside it.
+
+    `choice` is a setting of it that the visitor chooses. `table` gives columns, and `sentences` says how the two
+    differ, from the lesson's trace and its own. Its texts are `successor.title` and `successor.about`.
+    """
+
+    experiment: Experiment[Any]
+    choice: str
+    settings: Callable[[Any], Mapping[str, Any]]
+    table: Callable[[Trace, Trace, Texts], Mapping[str, Sequence[str]]]
+    sentences: Callable[[Trace, Trace, Texts], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A picture of many runs. `settings` are theirs, for those that are chosen; `figure` and `alternative` are made of
+    the traces there are, by their place among these. Its texts are `sweep.title` and `sweep.about`."""
+
+    settings: Callable[[Any], Sequence[Settings]]
+    figure: Callable[[Mapping[int, Trace], Texts], go.Figure]
+    alternative: Callable[[Mapping[int, Trace], Texts], str]
+
+
+@dataclass(frozen=True)
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
@@ -49,9 +88,11 @@ class Lesson(Generic[S]):
     those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
     can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look. A `live`
+    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
+    `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same.
+    the blink of an eye, and its height is always the same. A `sweep` and a `successor` are each shown in a tab, and run
+    when that is opened.
     """
 
     name: str
@@ -65,7 +106,10 @@ class Lesson(Generic[S]):
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
     prediction: Prediction | None = None
+    actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False
+    successor: Successor | None = None
+    sweep: Sweep | None = None
 
 
 AnyLesson = Lesson[Any]

@@ -104,11 +104,16 @@ def frames(names: Sequence[str], states: Sequence[State], texts: Texts) -> list[
     ]
 
 
-def layout(names: Sequence[str], height: float, texts: Texts, **more: Any) -> dict[str, Any]:
-    """The layout of a figure that is `height` pixels high without its controls; those are there where frames are."""
+def layout(
+    names: Sequence[str], height: float, texts: Texts, *, keep_room: bool = False, **more: Any
+) -> dict[str, Any]:
+    """The layout of a figure that is `height` pixels high without its controls; those are there where frames are.
+
+    With `keep_room` there is room for them in any case: the height then stays the same when frames come.
+    """
     axis = {"visible": False, "fixedrange": True}
     moves = len(names) > 1
-    foot = CONTROLS if moves else MARGIN
+    foot = CONTROLS if moves or keep_room else MARGIN
     return {
         "height": height + MARGIN + foot,
         "margin": {"l": MARGIN, "r": MARGIN, "t": MARGIN, "b": foot, "pad": 0},

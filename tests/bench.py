@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.engine import Engine, Request
+from engine.experiments.scaling import SCALING, ScalingSettings
 from engine.program import render
+from lessons.scaling.sweep import settings_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -111,6 +113,18 @@ def thirty(engine: Engine) -> dict[str, float]:
     }
 
 
+def training(engine: Engine, times: int) -> dict[str, float]:
+    """200 steps of training on 4 replicas, and the reference beside them; and the sweep of the scaling page."""
+    runs = [timed(partial(engine.run, Request.of("scaling", {"seed": number}))) for number in range(times)]
+
+    def sweep() -> None:
+        cells = [Request(SCALING, settings) for settings in settings_of(ScalingSettings())]
+        for ticket in [engine.submit(cell) for cell in cells]:
+            ticket.result(300)
+
+    return {"training, 200 steps, 4 replicas, median s": statistics.median(runs), "sweep of 20 runs, s": timed(sweep)}
+
+
 def memories(engine: Engine) -> dict[str, float]:
     """What the parent holds, and what one run holds for itself (the most seen in a run of 8 replicas, 20 steps)."""
     (parent,) = engine.pids()
@@ -155,7 +169,7 @@ def main() -> None:
     with Engine() as engine:
         figures["import of TensorFlow, s"] = timed(lambda: engine.run(aggregation(replicas=1)))
         figures |= warm_and_cold(engine, times) | routes(engine, times) | toggle_back(engine)
-        figures |= thirty(engine) | memories(engine)
+        figures |= training(engine, times) | thirty(engine) | memories(engine)
         versions = engine.runtime().versions
     if not options.no_browser:
         figures |= start()

@@ -9,13 +9,13 @@ from engine.experiments.base import CannotRunError, Experiment, UnknownExperimen
 from engine.experiments.fit import FIT
 from engine.experiments.multi_worker import MULTI_WORKER
 from engine.experiments.placement import PLACEMENT
+from engine.experiments.scaling import SCALING
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.experiments.sync_replicas import SYNC_REPLICAS
+from engine.experiments.variable_scope import VARIABLE_SCOPE
 
-EXPERIMENTS: dict[str, Experiment[Any]] = {
-    experiment.name: experiment
-    for experiment in (AGGREGATION, SCOPE_PLACEMENT, PLACEMENT, SYNC_REPLICAS, MULTI_WORKER, FIT)
-}
+ALL = (AGGREGATION, SCALING, SCOPE_PLACEMENT, VARIABLE_SCOPE, PLACEMENT, SYNC_REPLICAS, MULTI_WORKER, FIT)
+EXPERIMENTS: dict[str, Experiment[Any]] = {experiment.name: experiment for experiment in ALL}
 
 
 def find_experiment(name: str) -> Experiment[Any]:

@@ -46,12 +46,12 @@ class Experiment(Generic[S]):
     every combination of the options that it names, the other settings at their defaults. `on_each_keras` says that
     the Keras release decides what it shows, so that it is recorded on each, not on each TensorFlow only.
 
-    A program whose `tasks` are not empty, {"ps": 1, "worker": 2}, is a cluster: it is started once a task, all at once,
-    each with its own TF_CONFIG and with BEGAN, the time.monotonic() from which its events count (see
+    A program whose `tasks` are not empty, {"ps": 1, "worker": 2}, is a cluster: it is started once a task, those that
+    serve first, each with its own TF_CONFIG and with BEGAN, the time.monotonic() from which its events count (see
     programs/cluster.py.jinja). They are one run: it is over when all have ended but those of a job in `serving`, and
-    they end together. A task that ends with a signal or a status but 0 is told as an event, {"event": "died", "task":
-    "worker:1", "signal": "SIGKILL"} (or "status": 1), and the run then ends a few seconds later; unless the task is
-    one of `mortal`, which the program itself may end: then the others go on.
+    they end together. A task that ends with a signal, or with a status but 0 and no error reported, is told as an
+    event, {"event": "died", "task": "worker:1", "signal": "SIGKILL"} (or "status": 1), and the run then ends a few
+    seconds later; unless the task is one of `mortal`, which the program itself may end: then the others go on.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from lessons.language import Texts, number
+from lessons.language import Texts, joined, number
 from lessons.scope_placement.reading import Birth, Failure, Reading, Step
 from lessons.scope_placement.remedy import past_mending, remedy
 
@@ -22,13 +22,6 @@ def change_in_words(change: Mapping[str, str], texts: Texts, *, code: bool = Tru
     """Settings as they are written everywhere: `model_scope=in` and `optimizer_scope=in`."""
     mark = "`" if code else ""
     return joined([f"{mark}{name}={value}{mark}" for name, value in change.items()], texts)
-
-
-def joined(parts: Sequence[str], texts: Texts) -> str:
-    """The parts as a list in a sentence: a, b and c."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return texts("list.comma").join(parts[:-1]) + texts("list.last") + parts[-1]
 
 
 class _Story:

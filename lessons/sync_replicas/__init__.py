@@ -1,1 +1,1 @@
-"""The lesson on SyncReplicasOptimizer: its texts, what a trace says, the moving figure and the story."""
+"""The lesson on SyncReplicasOptimizer: its texts, what a trace says, the figure, the story, and what mends a run."""

@@ -10,7 +10,11 @@ from typing import Final, Literal
 from engine.trace import Trace
 from lessons.aggregation import reading as aggregation
 from lessons.language import Texts, number
+from lessons.placement import reading as placement
+from lessons.scaling import reading as scaling
 from lessons.scope_placement import reading as scope_placement
+from lessons.sync_replicas import reading as sync_replicas
+from lessons.variable_scope import reading as variable_scope
 from lessons.versions import fit
 
 FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
@@ -79,16 +83,76 @@ def _of_fit(trace: Trace, texts: Texts) -> Outcome:
     return Outcome("right" if reading.weight_right and reading.loss_right else "odd", told, loss)
 
 
+def _of_variable_scope(trace: Trace, texts: Texts) -> Outcome:
+    """How many names are how many variables."""
+    reading = variable_scope.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.variable_scope.{reading.failure.cause}", texts)
+    names, objects = len(reading.variables), len(reading.objects)
+    return Outcome("right", texts("outcome.variable_scope.told", names=names, objects=objects))
+
+
+def _of_placement(trace: Trace, texts: Texts) -> Outcome:
+    """Whether a write arrives at the other workers, and on which processes the variables are."""
+    reading = placement.read(trace)
+    if reading.error is not None:
+        cause = "task_index" if "task_index" in reading.error["message"] else "other"
+        return _raised(reading.error["type"], f"outcome.placement.{cause}", texts)
+    homes: dict[str, list[str]] = {}
+    for job, index in reading.uses.get(0, {}).values():
+        homes.setdefault(job, []).append(str(index))
+    detail = " · ".join(f"{job} {texts('list.comma').join(indices)}" for job, indices in homes.items())
+    kind: Kind = "right" if reading.outcome in ("shared", "alone") else "odd"
+    return Outcome(kind, texts(f"outcome.placement.{reading.outcome}"), detail)
+
+
+def _of_multi_worker(trace: Trace, texts: Texts) -> Outcome:
+    """The variables after the last step."""
+    if trace.error is not None:
+        return _raised(trace.error["type"], "outcome.cause.other", texts)
+    last = {event["variable"]: event["value"] for event in trace.of("variable")}
+    return Outcome("right", texts("outcome.multi_worker.trained"), _values(list(last.values()), texts))
+
+
+def _of_sync_replicas(trace: Trace, texts: Texts) -> Outcome:
+    """What became of training, and of the counting; not how many gradients were dropped, which differs from run to
+    run."""
+    reading = sync_replicas.read(trace)
+    if reading.failure:
+        return _raised(reading.failure.kind, f"outcome.sync_replicas.{reading.failure.cause}", texts)
+    updates = max(reading.updates().values())
+    kind: Kind = "right" if reading.outcome == "right" else "odd"
+    head = texts(f"outcome.sync_replicas.{reading.outcome}")
+    if reading.outcome == "deadlock":
+        return Outcome(kind, head)
+    return Outcome(kind, head, texts("outcome.sync_replicas.counts", updates=updates, step=reading.global_step()))
+
+
 def _loss(reading: fit.Reading) -> str:
     if reading.loss_right:
         return "loss"
     return "loss_of_first" if reading.epochs[0].told_of == "first" else "loss_wrong"
 
 
+def _of_scaling(trace: Trace, texts: Texts) -> Outcome:
+    """Whether the replicas keep to the reference, and the loss of both at the end."""
+    reading = scaling.read(trace)
+    if reading.error is not None:
+        return _raised(reading.error, "outcome.cause.other", texts)
+    losses = _values([result.loss for result in reading.results.values()], texts)
+    kind: Kind = "right" if reading.outcome == "equal" else "odd"
+    return Outcome(kind, texts(f"outcome.scaling.{kind}"), losses)
+
+
 _OUTCOMES: Final[dict[str, Callable[[Trace, Texts], Outcome]]] = {
     "aggregation": _of_aggregation,
     "scope_placement": _of_scope_placement,
+    "placement": _of_placement,
+    "multi_worker": _of_multi_worker,
     "fit": _of_fit,
+    "scaling": _of_scaling,
+    "variable_scope": _of_variable_scope,
+    "sync_replicas": _of_sync_replicas,
 }
 
 

@@ -38,17 +38,33 @@ def write_address(model: type[Settings], page: str, *, without: Collection[str] 
 
     `without` names words of the page itself that go with it.
     """
-    defaults = control_values(model())
-    changed = {
-        name: as_words(st.session_state[name])
-        for name, default in defaults.items()
-        if st.session_state.get(name) not in (None, default)
-    }
+    changed = _changed(model)
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
     kept = {name: words for name, words in kept.items() if name not in without}
     st.query_params.from_dict({**kept, **changed})
     st.session_state[ADDRESS] = (page, {name: [word] for name, word in changed.items()})
     st.session_state[PROBLEMS] = ()
+
+
+def explicit() -> frozenset[str]:
+    """The settings that the URL names: all others are left to their defaults."""
+    _, given = st.session_state.get(ADDRESS, ("", {}))
+    return frozenset(given)
+
+
+def _changed(model: type[Settings]) -> dict[str, str]:
+    """What the controls hold, as words, less what leaving it out would give as well: a default may follow from other
+    settings."""
+    values = {name: st.session_state.get(name) for name in control_values(model())}
+    held = {name: value for name, value in values.items() if value not in (None, "")}
+    try:
+        words = model.parse(held).to_words(changed_only=True)
+    except SettingsError:  # while something that is not accepted is typed
+        usual = control_values(model())
+        return {name: as_words(value) for name, value in held.items() if value != usual[name]}
+    # Lists stay as they were typed.
+    lists = {setting.name for setting in model.declared() if setting.kind == "numbers"}
+    return {name: as_words(held[name]) if name in lists else word for name, word in words.items() if name in held}
 
 
 def tell_problems(model: type[Settings], words: Texts) -> None:
@@ -101,6 +117,7 @@ def allowed(setting: Setting, words: Texts) -> str:
     return words(
         f"allowed.{form}",
         choices=", ".join(setting.choices),
+        form=setting.form,
         minimum=f"{setting.minimum:g}" if setting.minimum is not None else "",
         maximum=f"{setting.maximum:g}" if setting.maximum is not None else "",
     )

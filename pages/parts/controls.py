@@ -12,8 +12,10 @@ import streamlit as st
 
 from engine.settings import Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
-from pages.parts.address import control_values, write_address
+from pages.parts.address import control_values, explicit, write_address
+from pages.parts.sequence import sequence
 
+COUNTS = ("replicas", "workers")  # settings that say how many numbers a list has
 MANY = 4  # choices that are shown side by side; more go into a list
 
 
@@ -21,6 +23,9 @@ def control(
     setting: Setting, model: type[Settings], page: str, words: Texts, lesson: Texts, *, disabled: bool = False
 ) -> None:
     """The widget of one setting, with a sentence on what it changes."""
+    if setting.kind == "words":
+        sequence(setting, model, page, lesson)
+        return
     label = lesson(f"controls.{setting.name}.label")
     common: dict[str, Any] = {
         "key": setting.name,
@@ -35,6 +40,8 @@ def control(
         else:
             st.selectbox(label, setting.choices, **common)
         st.caption(lesson(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
+    elif setting.kind == "integer" and setting.optional:
+        st.segmented_control(label, range(int(setting.minimum or 0), int(setting.maximum or 0) + 1), **common)
     elif setting.kind == "integer":
         st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), **common)
     elif setting.kind == "number":
@@ -64,13 +71,26 @@ def reset(model: type[Settings], page: str) -> None:
 
 
 def _changed(model: type[Settings], page: str, name: str) -> None:
-    if name == "replicas":
+    _follow(model, name)
+    if name in COUNTS:
         _fit_lists(model)
     write_address(model, page)
 
 
+def _follow(model: type[Settings], changed: str) -> None:
+    """What was left out, and so follows from the others, follows them still."""
+    lists = {setting.name for setting in model.declared() if setting.kind == "numbers"}
+    given = {*explicit(), changed, *lists}
+    values = {name: value for name, value in chosen(model).items() if name in given and name not in lists}
+    try:
+        settings = model.parse(values)
+    except SettingsError:
+        return  # what was changed does not go with the rest; the page says so
+    st.session_state.update({name: value for name, value in settings.model_dump().items() if name not in given})
+
+
 def _fit_lists(model: type[Settings]) -> None:
-    """Lists have one number a replica: cut them, or go on with the numbers that they have by default."""
+    """Lists have one number a replica, or a worker: cut them, or go on with the numbers that they have by default."""
     for setting in model.declared():
         typed = st.session_state.get(setting.name)
         if setting.kind == "numbers" and typed:

@@ -36,12 +36,24 @@ def mend(lesson: AnyLesson, trace: Trace, words: Texts) -> None:
     change = lesson.remedy(trace) if lesson.remedy else None
     if change:
         st.button(
-            words("page.mend", change=", ".join(f"`{name}={value}`" for name, value in change.items())),
+            words("page.mend", change=_told(lesson, trace, change)),
             key="mend",
             icon=":material/build:",
             on_click=_change,
             args=(lesson, change),
         )
+
+
+def _told(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
+    """The change in few words: of a sequence, only the words that are new in it."""
+    kinds = {setting.name: setting.kind for setting in lesson.experiment.settings.declared()}
+    told = []
+    for name, value in change.items():
+        if kinds[name] == "words":
+            told += [f"`{word}`" for word in value.split(",") if word not in trace.start["settings"][name]]
+        else:
+            told.append(f"`{name}={value}`")
+    return ", ".join(told)
 
 
 def _is_shown(lesson: AnyLesson, link: Link, request: Request | None) -> bool:

@@ -17,6 +17,7 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
+from pages.parts.actions import actions, keep_run, kept_run
 from pages.parts.address import read_address, tell_problems, tell_unknown, told
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
@@ -27,6 +28,8 @@ from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
 from pages.parts.shell import lesson_texts, texts
 from pages.parts.side_by_side import versions_table
+from pages.parts.successor import successor
+from pages.parts.sweep import sweep_tab
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
 HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
@@ -59,9 +62,10 @@ def lesson_page(lesson: AnyLesson) -> None:
             request = _controls(lesson, offer, words, own)
         with right:
             guide(lesson, request, own)
+            actions(lesson, request, words, own)
             shown = _result(lesson, request, words, own, hidden, line)
     if request is not None and "tabs" not in hidden:
-        _tabs(lesson, request, shown, words)
+        _tabs(lesson, request, shown, words, own)
 
 
 def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) -> Request | None:
@@ -180,7 +184,12 @@ def _side_by_side(lesson: AnyLesson, held: Request, now: Request, words: Texts, 
 
 
 def _run_and_draw(
-    lesson: AnyLesson, request: Request, words: Texts, own: Texts, name: str, badges: DeltaGenerator
+    lesson: AnyLesson,
+    request: Request,
+    words: Texts,
+    own: Texts,
+    name: str,
+    badges: DeltaGenerator,
 ) -> Shown | None:
     """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
     above, below = st.container(), st.container()
@@ -188,16 +197,21 @@ def _run_and_draw(
     pictures = itertools.count()
 
     def draw(trace: Trace, key: str = "") -> None:
-        # The picture before this run stays until there is another; an empty place would take it away at once.
+        # The picture before this run stays until there is another, and that one takes its place; an `st.empty` made
+        # beforehand would take it away.
         nonlocal place
-        place = place or below.empty()
         key = key or f"live-{name}-{next(pictures)}"
-        place.plotly_chart(lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own))
+        place = (below if place is None else place).plotly_chart(
+            lesson.figure(trace, own), key=key, config=PLOTLY, alt=lesson.alternative(trace, own)
+        )
 
     covered = is_asked(lesson, request)
     with above:
-        shown = run(shared_engine(), request, words, draw if lesson.live and not covered else None)
+        shown = kept_run(lesson, request, name) or run(
+            shared_engine(), request, words, draw if lesson.live and not covered else None
+        )
         if shown is not None:
+            keep_run(lesson, request, name, shown)
             _badges(shown, words, badges)
             _told_if_stopped(shown.trace, words, name)
             if covered and shown.trace.answered:
@@ -253,23 +267,32 @@ def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
-def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts) -> None:
-    """Code and trace of the run, and the same run elsewhere, which is run only when that tab is looked at."""
+def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, words: Texts, own: Texts) -> None:
+    """Code and trace of the run. The rest (a sweep, other versions, what replaced it) runs when it is opened."""
     if shown is not None and is_asked(lesson, request):
         with st.tabs([words("page.code")])[0]:  # the rest would tell
             _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), words)
         return
     names = [words("page.code"), words("page.trace")] if shown else []
-    *tabs, versions = st.tabs([*names, words("page.versions")], key="tab", on_change="rerun")
+    more = [own("sweep.title")] if lesson.sweep else []
+    replaced = [own("successor.title")] if shown and lesson.successor else []
+    tabs = st.tabs([*names, *more, words("page.versions"), *replaced], key="tab", on_change="rerun")
+    versions = tabs[len(names) + len(more)]
     if shown is not None:
-        code, events = tabs
+        code, events, *_ = tabs
         with code:
             _code(lesson, shown, words)
         with events:
             _trace(shown.trace, words)
+    if lesson.sweep is not None and tabs[len(names)].open:
+        with tabs[len(names)]:
+            sweep_tab(shared_engine(), lesson.sweep, request, own)
     if versions.open:
         with versions:
             versions_table(shared_engine(), request)
+    if shown is not None and lesson.successor is not None and tabs[-1].open:
+        with tabs[-1]:
+            successor(lesson.successor, request, shown.trace, words, own)
 
 
 def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:

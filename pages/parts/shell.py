@@ -11,7 +11,7 @@ from lessons.language import LANGUAGES, Language, Texts, negotiate
 from pages.parts.address import tell_unknown
 
 ROOT = Path(__file__).parents[2]
-LESSONS = ("aggregation", "scope_placement", "placement")
+LESSONS = ("aggregation", "scaling", "scope_placement", "variable_scope", "placement", "sync_replicas")
 LANGUAGE_NAMES: dict[str, str] = {"en": "English", "zh": "中文"}
 OPENED = "opened_through_app"
 CHOSEN_LANGUAGE = "chosen_language"

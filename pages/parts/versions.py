@@ -13,9 +13,13 @@ from engine.experiments.fit import FIT
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.offers import Offer
 from engine.settings import SettingsError
-from lessons.aggregation.lesson import LESSON as AGGREGATION_LESSON
+from lessons.aggregation.lesson import LESSON as AGGREGATION
 from lessons.language import Texts, number
-from lessons.scope_placement.lesson import LESSON as SCOPE_LESSON
+from lessons.lesson import AnyLesson
+from lessons.placement.lesson import LESSON as PLACEMENT
+from lessons.scope_placement.lesson import LESSON as SCOPE
+from lessons.sync_replicas.lesson import LESSON as SYNC_REPLICAS
+from lessons.variable_scope.lesson import LESSON as VARIABLE_SCOPE
 from lessons.versions import fit as fit_reading
 from lessons.versions import matrix, timeline
 from lessons.versions.flavour import Flavour, flavours
@@ -32,10 +36,10 @@ from pages.parts.side_by_side import side_by_side
 from pages.parts.version import RECORDED, offered
 
 VIEWS: Final = ("placements", "direct", "timeline", "choice")
-# What can be chosen, and which of its settings are shown first.
+# What can be chosen, and which of its settings are shown first: the lessons whose experiments other versions run too.
+CHOSEN: Final[tuple[AnyLesson, ...]] = (SCOPE, AGGREGATION, VARIABLE_SCOPE, PLACEMENT, SYNC_REPLICAS)
 EXPERIMENTS: Final[dict[str, tuple[Experiment[Any], tuple[str, ...]]]] = {
-    "scope_placement": (SCOPE_PLACEMENT, SCOPE_LESSON.places + SCOPE_LESSON.first),
-    "aggregation": (AGGREGATION_LESSON.experiment, AGGREGATION_LESSON.first),
+    **{lesson.name: (lesson.experiment, lesson.places + lesson.first) for lesson in CHOSEN},
     "fit": (FIT, ("replicas", "epochs", "repeats", "mode")),
 }
 PLOTLY: Final = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}

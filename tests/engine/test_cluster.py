@@ -254,7 +254,7 @@ def test_an_error_in_every_worker_is_an_answer(cluster: Cluster) -> None:
     trace = cluster.run("raises")
     assert trace.status == "error"
     assert {event["task"] for event in trace.of("error")} == {"worker:0", "worker:1"}
-    assert {event["status"] for event in trace.of("died")} == {1}
+    assert not trace.of("died")  # each has said itself why it ended
 
 
 def test_a_port_that_somebody_takes_costs_another_try(cluster: Cluster, tmp_path: Path) -> None:

@@ -272,11 +272,11 @@ def test_where_files_lie_is_not_told(tmp_path: Path) -> None:
     """Error messages name TensorFlow's files; a trace has them without the folder they are installed in."""
     python = stand_in.environment(tmp_path, "2.4.1")
     text = (
-        f'File "{tmp_path}/lib/python3.8/site-packages/tensorflow/a.py", line 1; {tmp_path}/lib; /tmp/w/run-x/script.py'
+        f'File "{tmp_path}/lib/python3.8/site-packages/tensorflow/a.py", line 1; {tmp_path}/lib; /tmp/lab/run-x/script.py'
     )
     from engine.engine import _without_folders  # noqa: PLC0415
 
     runtime = Runtime(python, Versions("2.4.1", "2.4.0"))
     assert (
-        _without_folders(text, runtime, Path("/tmp/w")) == f'File "tensorflow/a.py", line 1; {tmp_path}/lib; script.py'
+        _without_folders(text, runtime, Path("/tmp/lab")) == f'File "tensorflow/a.py", line 1; {tmp_path}/lib; script.py'
     )

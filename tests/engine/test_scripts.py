@@ -59,6 +59,28 @@ CHOICES["placement"] = [
     {"device_setter": "article"},
     {"ps": 1, "workers": 1, "inner_device": "cpu"},
 ]
+CHOICES["scaling"] = [
+    {"steps": 3},
+    {"steps": 3, "loss": "per_replica_mean", "gradient": "all_reduce_mean", "rule": "square_root", "optimizer": "adam"},
+    {"loss": "sum", "gradient": "mean", "rule": "linear", "last_batch": "keep", "normalization": "per_replica"},
+    {"rule": "linear_warmup", "reference": "small_batches", "optimizer": "momentum", "last_batch": "keep_counted"},
+    {"normalization": "synchronized", "last_batch": "keep_counted", "loss": "sum"},
+]
+CHOICES["variable_scope"] = [
+    {},
+    {"api": "tf", "assign": "none"},
+    {"mode": "eager", "assign": "last", "operations": "op:v,variable:v:initial_value=2.0,name_scope:n,op:v"},
+    {
+        "operations": "scope:my_variable_scope,close,scope:t,scope:@my_variable_scope:reuse=AUTO_REUSE:"
+        "auxiliary_name_scope=False,get:v:shape=4x2:initializer=zeros:partitioner=fixed_size_2:regularizer=l2_loss,"
+        "scope:s,op:v,close,close,scope:@my_variable_scope:reuse=True:auxiliary_name_scope=False,get:w"
+    },
+    {"mode": "eager", "operations": "scope:s:reuse=True,get:v:shape=4x2:partitioner=fixed_size_2,op:w,variable:w"},
+    {"mode": "eager", "api": "tf", "operations": "name_scope:n,get:v:shape=2"},
+    {"operations": "name_scope:n,name_scope:t,op:w"},
+    {"operations": "op:w"},
+    {"operations": f"get:var1:shape=2,{','.join(['get:var1'] * 2)}"},
+]
 CHOICES["sync_replicas"] = [
     {"delays": "0,0"},
     {"optimizers": 3, "global_step": "composite", "tokens": "zero", "moving_average": "all"},
@@ -78,6 +100,8 @@ ALONE = [
     *(("scope_placement", choice) for choice in CHOICES["scope_placement"][2::2]),
     ("fit", CHOICES["fit"][2]),
     ("placement", CHOICES["placement"][0]),
+    ("scaling", CHOICES["scaling"][1]),
+    ("variable_scope", CHOICES["variable_scope"][3]),
 ]
 
 

@@ -190,8 +190,8 @@ def test_the_time_line() -> None:
             assert point.right, keras
             assert timeline.verdict(point, ENGLISH) == right
     for keras, copies, weight, told in (
-        ("3.4.1", (0.857375, 0.421875), "never brought together", "replica 0 alone"),
-        ("3.5.0", (0.343, 0.343), "too long", "replica 0 alone"),
+        ("3.4.1", (0.857375, 0.421875), "never brought together", "replica 0’s alone"),
+        ("3.5.0", (0.343, 0.343), "too long", "replica 0’s alone"),
         ("3.7.0", (0.343, 0.343), "too long", "NaN"),
         ("3.8.0", (0.614125, 0.614125), "weight is right", "NaN"),
     ):

@@ -185,9 +185,9 @@ def test_the_versions_tab_runs_only_when_it_is_looked_at() -> None:
     open_tab(test, "Versions")
     found = rows(test)
     assert [re.sub(r"\[([\d.]+)\].*", r"\1", row["TensorFlow"]) for row in found][:3] == list(MISSING)
-    assert all("ValueError" in row["What came of it"] for row in found)
+    assert all("ValueError" in row["Outcome"] for row in found)
     (shown,) = [row for row in found if "shown here" in row.values()]
-    (beside,) = [name for name in shown if name.startswith("Beside ")]
+    (beside,) = [name for name in shown if name.startswith("Compared with ")]
     assert ["differs" in row[beside] for row in found] == [True, True, False, False, False]
     assert ["recorded" in row["Where it ran"] for row in found] == [True, True, True, False, False]
     assert "scope_placement?model_scope=out&tf=2.4.1" in found[0]["TensorFlow"]
@@ -196,14 +196,22 @@ def test_the_versions_tab_runs_only_when_it_is_looked_at() -> None:
 def test_side_by_side_what_was_not_recorded_says_how_to_get_it() -> None:
     test = open_tab(app(gradients="0.1,0.7"), "Versions")
     found = rows(test)
-    assert "not recorded" in found[0]["What came of it"]
+    assert "not recorded" in found[0]["Outcome"]
     assert "python -m engine runtimes install 2.4.1" in found[0]["Where it ran"]
-    assert "1.1, 1.7" in found[-1]["What came of it"]
+    assert "1.1, 1.7" in found[-1]["Outcome"]
+
+
+@pytest.mark.parametrize("name", ["variable_scope", "placement", "sync_replicas"])
+def test_one_choice_of_any_experiment(name: str) -> None:
+    """As they are by default, these come to the same on every version, wherever it ran."""
+    found = rows(app("pages/versions.py", view="choice", experiment=name))
+    assert "2.21" in found[-1]["TensorFlow"]
+    assert len({row["Outcome"] for row in found if "not recorded" not in row["Outcome"]}) == 1
 
 
 def test_one_choice() -> None:
     test = app("pages/versions.py", view="choice", step="direct", apply_scope="out", optimizer="sgd", mode="function")
-    heads = [row["What came of it"] for row in rows(test)]
+    heads = [row["Outcome"] for row in rows(test)]
     assert "no handle" in heads[0]
     assert "one replica only" in heads[1]
     test.segmented_control(key="choice-experiment").set_value("fit").run()
@@ -211,7 +219,7 @@ def test_one_choice() -> None:
     assert "step" not in test.query_params
     found = rows(test)
     assert len(found) > 8
-    assert "wrong weight 0.8574, 0.4219" in next(row for row in found if "3.4.1" in row["Keras"])["What came of it"]
+    assert "wrong weight 0.8574, 0.4219" in next(row for row in found if "3.4.1" in row["Keras"])["Outcome"]
     test.slider(key="epochs").set_value(1).run()
     assert test.query_params["epochs"] == "1"
     test.segmented_control(key="choice-experiment").set_value("aggregation").run()
@@ -252,7 +260,7 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
     test = app("pages/versions.py", view="timeline")
     assert "0.8574" in drawn(test, "timeline")
     assert "3.4.1" in texts(test)
-    assert "replica 0 alone" in texts(test)
+    assert "replica 0’s alone" in texts(test)
 
 
 def test_status(alone: Engine) -> None:

@@ -1,0 +1,88 @@
+"""What replaced SyncReplicasOptimizer, beside it: the same model and gradients, update by update."""
+
+from __future__ import annotations
+
+from engine.experiments.sync_replicas import SyncReplicasSettings
+from engine.trace import Trace
+from lessons.language import Texts, joined, number
+from lessons.sync_replicas.reading import Reading, read
+
+SAME = ("workers", "steps", "optimizers", "gradients", "learning_rate", "momentum")  # settings that both have
+
+
+def settings(chosen: SyncReplicasSettings) -> dict[str, object]:
+    """The settings of `multi_worker` for the same model and gradients."""
+    return {name: getattr(chosen, name) for name in SAME}
+
+
+def table(before: Trace, now: Trace, texts: Texts) -> dict[str, list[str]]:
+    """Columns of equal length, one row an update: of each variable what SyncReplicasOptimizer averaged and what the
+    variable then was, and the gradients and the variable under the strategy. "–" is what was not seen."""
+    reading = read(before)
+    replaced = _updates(now)
+    columns: dict[str, list[str]] = {}
+    length = max([0, *reading.updates().values(), *(len(replaced[name]) for name in reading.variables)])
+    columns[texts("successor.update")] = [str(row + 1) for row in range(length)]
+    for variable in reading.variables:
+        for key, told in (("before", _averages(reading, variable)), ("now", replaced[variable])):
+            columns[texts(f"successor.{key}", variable=variable)] = [*told, *["–"] * (length - len(told))]
+    return columns
+
+
+def sentences(before: Trace, now: Trace, texts: Texts) -> list[str]:
+    """How the two differ, from the traces."""
+    reading = read(before)
+    if not now.answered or now.error is not None:
+        return []
+    strategy = now.start["settings"]["strategy"]
+    gradients = len({(event["step"], event.get("task"), event.get("worker"), event["variable"])
+                     for event in now.of("gradient")})  # fmt: skip
+    end = {event["variable"]: f"`{event['variable']}` {number(event['value'])}" for event in now.of("variable")}
+    told = [
+        texts(
+            f"successor.{strategy}",
+            gradients=gradients,
+            updates=now.start["settings"]["steps"],
+            weights=joined(list(end.values()), texts),
+        )
+    ]
+    if reading.sync and reading.pushes:
+        told.append(texts("successor.unused", pushed=len(reading.pushes), taken=reading.fates["taken"]))
+    return told
+
+
+def _averages(reading: Reading, variable: str) -> list[str]:
+    """Each update of the variable: its gradients, their average, and what the variable was before the next one."""
+    averages = [average for average in reading.averages if average.variable == variable]
+    ends = [average.t for average in averages[1:]] + [float("inf")]
+    gradient = {worker.name: worker.gradient for worker in reading.workers}
+    told = []
+    for average, end in zip(averages, ends, strict=True):
+        seen = [look.weights[variable] for look in reading.looks if look.weights and average.t < look.t < end]
+        after = number(seen[-1]) if seen else "–"
+        told.append(f"{_numbers([gradient[task] for task, _ in average.pushes])} ⌀ {number(average.value)} → {after}")
+    return told
+
+
+def _updates(now: Trace) -> dict[str, list[str]]:
+    """Of each variable, each step: the gradients of the workers and what the variable then was."""
+    found: dict[str, list[str]] = {}
+    names = dict.fromkeys(event["variable"] for event in now.of("gradient"))
+    for variable in (*names, *("conv", "fc_w", "fc_b")):
+        found.setdefault(variable, [])
+    for variable in names:
+        for step in sorted({event["step"] for event in now.of("gradient")}):
+            of = [event for event in now.events if event.get("step") == step and event.get("variable") == variable]
+            gradients = {
+                (event.get("task"), event.get("worker")): float(event["value"])
+                for event in sorted(of, key=lambda event: str(event.get("task")))
+                if event["event"] == "gradient"
+            }
+            values = [float(event["value"]) for event in of if event["event"] == "variable"]
+            after = number(values[-1]) if values else "–"
+            found[variable].append(f"{_numbers(list(gradients.values()))} → {after}")
+    return found
+
+
+def _numbers(values: list[float]) -> str:
+    return ", ".join(number(value) for value in values)

@@ -1,0 +1,44 @@
+"""The lesson on variable scopes, as pages know it."""
+
+from __future__ import annotations
+
+from engine.experiments.variable_scope import PRESETS, VARIABLE_SCOPE, VariableScopeSettings
+from engine.trace import Trace
+from lessons.lesson import Lesson, Link, Prediction
+from lessons.variable_scope.figure import alternative, figure
+from lessons.variable_scope.reading import read
+from lessons.variable_scope.remedy import remedy
+from lessons.variable_scope.story import what_happened
+
+
+def unused(settings: VariableScopeSettings) -> frozenset[str]:
+    """The settings that change nothing: with no variable there is none to write to."""
+    made = any(operation.makes_variable for operation in settings.parsed)
+    return frozenset(() if made else {"assign"})
+
+
+def answers(trace: Trace) -> frozenset[str]:
+    """What came of the names: refused, some of one variable, or each of its own."""
+    reading = read(trace)
+    if reading.failure:
+        return frozenset({"refused"})
+    return frozenset({"shared" if len(reading.objects) < len(reading.variables) else "apart"})
+
+
+LESSON = Lesson(
+    name="variable_scope",
+    experiment=VARIABLE_SCOPE,
+    first=("operations", "mode", "api"),
+    unused=unused,
+    figure=lambda trace, texts: figure(read(trace), texts),
+    alternative=lambda trace, texts: alternative(read(trace), texts),
+    story=lambda trace, texts: what_happened(read(trace), texts),
+    remedy=lambda trace: remedy(read(trace)),
+    prediction=Prediction(options=("shared", "apart", "refused"), answers=answers),
+    guide=(
+        *(Link(name, {} if name == "article" else {"operations": words}) for name, words in PRESETS.items()),
+        Link("article_tf", {"api": "tf"}),
+        Link("article_tf1", {"api": "tf"}, tensorflow="1.15.5"),
+        Link("eager", {"mode": "eager", "operations": PRESETS["auto_reuse"]}),
+    ),
+)

@@ -1,0 +1,145 @@
+"""What the trace of a `variable_scope` run says: each operation's full name, which names are one object, what each
+variable held, and where TensorFlow refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from engine.experiments.variable_scope import Statement, VariableScopeSettings, statements
+from engine.trace import Event, Status, Trace
+
+Cause = Literal[
+    "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "other"
+]  # fmt: skip
+
+# Part of a message -> why it was raised (tensorflow/python/ops/variable_scope.py, but for the last).
+CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
+    ("already exists", "exists"),
+    ("does not exist, or was not created with tf.get_variable", "missing"),
+    ("but specified shape", "other_shape"),
+    ("must be specified", "no_shape"),
+    ("should be fully defined", "no_shape"),
+    ("must be fully defined", "no_shape"),
+    ("an unpartitioned version of the variable was found", "not_partitioned"),
+    ("has no attribute", "no_attribute"),
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One operation, and what was reported of it; nothing where it was not reached."""
+
+    statement: Statement
+    event: Event | None
+
+    @property
+    def name(self) -> str:
+        """The full name; "" where it has none."""
+        return str((self.event or {}).get("name") or "")
+
+    @property
+    def root(self) -> str:
+        """For a variable: the name that its object had first in the program."""
+        return str((self.event or {}).get("same_as") or self.statement.variable)
+
+    @property
+    def shared(self) -> bool:
+        """True for a variable that was there before."""
+        return bool((self.event or {}).get("same_as"))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What TensorFlow raised, or why a run was stopped. `place` is the operation's, None where it came after all."""
+
+    kind: str
+    message: str
+    cause: Cause
+    line: int | None
+    place: int | None
+    raised: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A whole run. `values` has what each variable held, by its name in the program: at first, and after the write."""
+
+    settings: VariableScopeSettings
+    tensorflow: str
+    items: tuple[Item, ...]
+    values: tuple[Mapping[str, Any], ...]
+    collections: Mapping[str, tuple[str, ...]]
+    devices: tuple[str, ...]
+    status: Status
+    failure: Failure | None
+
+    @property
+    def eager(self) -> bool:
+        return self.settings.mode == "eager"
+
+    @property
+    def variables(self) -> tuple[Item, ...]:
+        """What was made or returned."""
+        return tuple(item for item in self.items if item.event and item.statement.operation.makes_variable)
+
+    @property
+    def objects(self) -> Mapping[str, tuple[Item, ...]]:
+        """The variables that there are, by their first names, each with all that it is called."""
+        return {
+            item.root: tuple(other for other in self.variables if other.root == item.root) for item in self.variables
+        }
+
+    @property
+    def written(self) -> str | None:
+        """The name in the program that 10 was written to."""
+        if len(self.values) < 2 or not self.variables:
+            return None
+        return self.variables[0 if self.settings.assign == "first" else -1].statement.variable
+
+    def device(self, item: Item) -> str:
+        """The device that the variable asks for; "" where it asks for none."""
+        return str((item.event or {}).get("device") or "")
+
+
+def read(trace: Trace) -> Reading:
+    """Read a trace of `variable_scope`."""
+    settings = VariableScopeSettings.parse(trace.start["settings"])
+    reported = [event for event in trace.events if event["event"] in ("scope", "placement", "op")]
+    made = list(statements(settings.parsed))
+    items = [
+        Item(statement, reported[place] if place < len(reported) else None) for place, statement in enumerate(made)
+    ]
+    values: dict[int, dict[str, Any]] = {}
+    for event in trace.of("variable"):
+        values.setdefault(event["step"], {})[event["variable"]] = event["value"]
+    sessions = trace.of("session")
+    devices = {event["device"]: None for event in trace.of("placement") if event["device"]}
+    return Reading(
+        settings,
+        str(trace.start["tensorflow"]),
+        tuple(items),
+        tuple(values[step] for step in sorted(values)),
+        {event["collection"]: tuple(event["names"]) for event in trace.of("collection")},
+        tuple(sessions[0]["devices"] if sessions else devices),
+        trace.status,
+        _failure(trace, len(reported), len(made)),
+    )
+
+
+def _failure(trace: Trace, reached: int, all_of_them: int) -> Failure | None:
+    place = reached if reached < all_of_them else None
+    error = trace.error
+    if error is not None:
+        message = str(error["message"])
+        cause: Cause = next((cause for part, cause in CAUSES if part in message), "other")
+        return Failure(error["type"], message, cause, error.get("line"), place, raised=True)
+    if trace.status == "ok":
+        return None
+    return Failure(trace.status, str(trace.end.get("reason", "")), "other", None, place, raised=False)
+
+
+def short(device: str) -> str:
+    """ "/job:localhost/replica:0/task:0/device:CPU:0" as "CPU:0"."""
+    return device.rpartition("device:")[2]

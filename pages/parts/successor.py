@@ -1,0 +1,56 @@
+"""What one would write today, in a tab of a lesson: run when that is opened, beside the lesson's own run."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.engine import Request
+from engine.settings import as_words
+from engine.trace import Trace
+from lessons.language import Texts
+from lessons.lesson import Successor
+from pages.parts.code import program_html
+from pages.parts.engine import shared_engine
+from pages.parts.running import run
+from pages.parts.version import offered, request_on
+
+CHOSEN = "successor"
+
+
+def successor(what: Successor, request: Request, before: Trace, words: Texts, own: Texts) -> None:
+    """The choice, the two side by side, how they differ, and the program. On the lesson's version, where it can run."""
+    engine = shared_engine()
+    st.markdown(own("successor.about"))
+    (setting,) = (each for each in what.experiment.settings.declared() if each.name == what.choice)
+    st.session_state.setdefault(CHOSEN, setting.default)
+    chosen = st.segmented_control(own("successor.choice"), setting.choices, key=CHOSEN, required=True)
+    offers = offered(engine, what.experiment)
+    same = [offer for offer in offers.values() if _is_same(offer.versions.tensorflow, before)]
+    offer = next(iter([*same, *offers.values()]), None)
+    given = {name: as_words(value) for name, value in what.settings(request.settings).items()}
+    asked = what.experiment.settings.parse({**given, what.choice: chosen})
+    shown = run(engine, request_on(offer, what.experiment, asked), words)
+    if shown is None or not shown.trace.answered:
+        return
+    start = shown.trace.start
+    with st.container(horizontal=True, gap="small"):
+        st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
+        st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))
+    if shown.trace.error is not None:
+        st.code(f"{shown.trace.error['type']}: {shown.trace.error['message'].strip()}", language=None, wrap_lines=True)
+    else:
+        told = what.sentences(before, shown.trace, own)
+        st.markdown(" ".join(told) if own.language == "en" else "".join(told))
+        columns = {name: list(values) for name, values in what.table(before, shown.trace, own).items()}
+        st.table(columns, border="horizontal", alt=own("successor.title"))
+    name = f"{what.experiment.name}.py"
+    st.download_button(
+        name, shown.program, file_name=name, mime="text/x-python", icon=":material/download:", on_click="ignore",
+        key="successor-program",
+    )  # fmt: skip
+    raised = shown.trace.error["line"] if shown.trace.error else None
+    st.html(program_html(shown.program, frozenset(), raised, words("code.reporting")))
+
+
+def _is_same(version: str, trace: Trace) -> bool:
+    return version == str(trace.start.get("tensorflow", ""))

@@ -1,0 +1,158 @@
+"""What is told of a run of SyncReplicasOptimizer, and its texts: none missing, none too many."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from engine.experiments.sync_replicas import SyncReplicasSettings
+from engine.trace import Trace
+from lessons.language import LANGUAGES, Language, Texts
+from lessons.sync_replicas.lesson import LESSON, SLOW, actions
+from lessons.sync_replicas.reading import Cause, Lock, Outcome, read
+from lessons.sync_replicas.story import what_happened
+from tests.lessons.sync_traces import NO_GLOBAL_STEP, RUNS, Script, crossed, in_step, killed, miscounted, wasted_round
+from tests.lessons.test_texts import loaded
+
+FOLDER = Path(__file__).parents[2] / "lessons" / "sync_replicas"
+
+
+def story(run: Trace, language: Language = "en") -> str:
+    return " ".join(what_happened(read(run), Texts(FOLDER, language)))
+
+
+def test_pushed_taken_and_dropped_add_up() -> None:
+    told = story(wasted_round().end())
+    assert "2 workers pushed 6 gradients; 2 averages took 4 of them" in told
+    assert "Dropped without a word: 2 (worker:0 1 and worker:1 1)" in told
+    assert "The first tokens (2) carry step 0" in told
+    assert "Smallest change" not in told
+
+
+def test_in_step_nothing_is_dropped() -> None:
+    told = story(in_step(3).end())
+    assert "3 averages took 6 of them" in told
+    assert "Dropped" not in told
+    assert "global_step is 3, as many as there were updates." in told
+    assert "num_tokens=0" in told
+
+
+def test_a_step_that_is_shared_counts_every_optimizer() -> None:
+    told = story(miscounted().end())
+    assert "global_step is 2, but each of `conv` and `fc_w` had only 1 updates" in told
+    assert "`conv` (rate 0.1) 0.15 and `fc_w` (rate 1) 1.5" in told
+    assert told.endswith("Smallest change: `global_step=composite`.")
+
+
+def test_a_composite_moves_each_variable_by_its_own_rate() -> None:
+    script = Script(optimizers=2, global_step="composite", steps=1).state(0, tokens=2).step(0, 1)
+    for worker in (0, 1):
+        script.push(worker, 0).push(worker, 0, "fc_w")
+    script.average((0, 1), (1, 1)).average((0, 1), (1, 1), variable="fc_w").state(1, tokens=2)
+    for worker in (0, 1):
+        script.token(worker, 0).after(worker, 1, conv=0.15, fc_w=1.5)
+    told = story(script.end())
+    assert "global_step is 1, and each of `conv` and `fc_w` had 1 updates" in told
+    assert "Each variable is where its own learning rate takes it" in told
+
+
+def test_a_deadlock_says_who_waits_for_what_and_why() -> None:
+    told = story(crossed().end())
+    assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in told
+    assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in told
+    assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in told
+    assert "all of them come from one queue" in told
+    assert told.endswith("Smallest change: `global_step=composite`.")
+
+
+def test_who_was_killed_and_whether_it_goes_on() -> None:
+    told = story(killed(1).end())
+    assert told.startswith("worker:1 ended itself by SIGKILL in its step 1")
+    assert told.endswith("Smallest change: `replicas_to_aggregate=1`.")
+    assert "Only the chief takes averages" in story(killed(0).end())
+
+
+def test_a_slow_worker_is_told_by_its_gradients() -> None:
+    script = Script(workers=3, replicas_to_aggregate=2, steps=2, tokens="hook").state(0, tokens=2).step(0, 1, 2)
+    script.push(0, 0).push(1, 0).average((0, 1), (1, 1)).token(0, 1).token(1, 1).step(0, 1)
+    script.push(0, 1).push(1, 1).average((0, 2), (1, 2)).push(2, 0).token(2, 2).step(2).push(2, 1).state(2)
+    told = story(script.end())
+    assert "All 2 gradients of worker:2 came too late" in told
+
+
+def test_errors_are_explained() -> None:
+    told = story(RUNS["article"])
+    assert "`ValueError` in line 260" in told
+    assert "got no `global_step`" in told
+    assert told.endswith("Smallest change: `global_step=composite`.")
+    assert "`num_tokens` must be at least" in story(RUNS["too_few"])
+    assert "TensorFlow's own words: `something 'else'`" in story(RUNS["other"])
+    assert NO_GLOBAL_STEP not in told  # the page shows TensorFlow's words beneath
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
+def test_every_story_is_complete(run: Trace, language: Language) -> None:
+    told = story(run, language)
+    assert told
+    assert "{" not in told
+    assert "None" not in told
+
+
+def test_every_outcome_reason_and_cause_has_a_text() -> None:
+    for language in LANGUAGES:
+        texts = Texts(FOLDER, language)
+        assert all(texts(f"story.deadlock.why.{lock}") for lock in get_args(Lock))
+        assert all(texts(f"story.error.{cause}", message="?") for cause in get_args(Cause))
+    outcomes = {key.split(".")[2] for key in loaded(FOLDER, "en") if key.startswith("figure.outcome.")}
+    assert set(get_args(Outcome)) - {"stopped"} <= outcomes
+
+
+def test_every_setting_option_link_and_action_has_a_text_and_no_text_has_none() -> None:
+    declared = {setting.name: set(setting.choices) for setting in SyncReplicasSettings.declared()}
+    found = {
+        action.name
+        for settings in ({}, {"delays": f"{SLOW},{SLOW}", "kill_worker": "1"})
+        for action in actions(SyncReplicasSettings.parse(settings))
+    }
+    wanted = {f"controls.{name}.{part}" for name in declared for part in ("label", "help")}
+    wanted |= {f"controls.{name}.options.{option}.text" for name in declared for option in declared[name]}
+    wanted |= {f"guide.{link.name}{part}" for link in LESSON.guide for part in ("", "_help")}
+    wanted |= {f"actions.{name}{part}" for name in found for part in ("", "_help")}
+    texts = {key for key in loaded(FOLDER, "en") if key.split(".")[0] in ("controls", "guide", "actions")}
+    assert texts == wanted
+
+
+def test_chinese_sentences_have_chinese_punctuation() -> None:
+    for key, text in loaded(FOLDER, "zh").items():
+        outside_code = "".join(text.split("`")[::2]).replace("get_init_tokens_op()", "")
+        plain = "".join(part for part, *_ in string.Formatter().parse(outside_code))
+        if any("\u4e00" <= letter <= "\u9fff" for letter in plain):
+            assert not set(plain) & set(",;:?!()"), key
+
+
+def test_every_link_leads_somewhere_and_no_two_to_the_same() -> None:
+    there = [LESSON.experiment.settings.parse(link.settings) for link in LESSON.guide]
+    assert len({settings.model_dump_json() for settings in there}) == len(there)
+
+
+def test_actions_undo_each_other() -> None:
+    settings = SyncReplicasSettings()
+    for place in range(4):
+        action = list(actions(settings))[place]
+        changed = SyncReplicasSettings.parse({**settings.to_words(changed_only=True), **action.change})
+        assert changed != settings
+        back = list(actions(changed))[place]
+        assert back.subject == action.subject
+        assert back.name != action.name
+        given = {**changed.to_words(changed_only=True), **back.change}
+        assert SyncReplicasSettings.parse(given) == settings
+
+
+def test_what_changes_nothing_is_named() -> None:
+    assert LESSON.unused(SyncReplicasSettings()) == {"global_step", "kill_step"}
+    assert LESSON.unused(SyncReplicasSettings(optimizers=2, kill_worker=1)) == frozenset()
+    assert "tokens" in LESSON.unused(SyncReplicasSettings(sync="no"))

@@ -1,0 +1,83 @@
+"""The scaling page in a real Chromium: curves that grow, a newer choice, and a sweep that can be stopped."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.pages.test_browser import FIRST_RUN, address, chromium, page, pick, query, visitor
+
+__all__ = ["address", "chromium", "page"]  # fixtures for the tests here too
+pytestmark = pytest.mark.browser
+# Streamlit keeps what was displaced, hidden, until the script has ended.
+FINAL = ".st-key-figure-now:not([data-retained])"
+LIVE = "[class*=st-key-live-now]"
+
+
+def says(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator(FINAL)).to_contain_text(text, timeout=FIRST_RUN)
+
+
+def test_it_is_shown_while_it_trains_and_then_told(page: Page, address: str) -> None:
+    """In one place all the time: as high as it is at the end, and never two pictures at once."""
+    page.add_init_script(
+        """window.pictures = [];
+        new MutationObserver(() => {
+            const all = [...document.querySelectorAll('[data-testid=stPlotlyChart]')]
+                .filter(e => e.checkVisibility());
+            const names = all.map(e => e.closest('[class*=st-key-]').className.match(/st-key-(live|figure)-now/)[1]);
+            window.pictures.push([names, all.map(e => e.getBoundingClientRect().height)]);
+        }).observe(document, {childList: true, subtree: true});"""
+    )
+    page.goto(f"{address}/scaling?steps=400&seed=4321&replicas=2")
+    says(page, "= Equal")
+    expect(page.get_by_text("What happened")).to_be_visible()
+    check_pictures(page)
+    page.evaluate("window.pictures = []")
+    pick(page, "per_replica_mean")  # from one run to the next
+    says(page, "First step 2 ×")
+    check_pictures(page)
+
+
+def check_pictures(page: Page) -> None:
+    pictures = page.evaluate("window.pictures")
+    assert any(names == ["live"] for names, _ in pictures)
+    assert all(len(names) <= 1 for names, _ in pictures)
+    assert len({height for _, heights in pictures for height in heights if height}) == 1
+
+
+def test_a_newer_choice_takes_the_place_of_a_run(page: Page, address: str) -> None:
+    page.goto(f"{address}/scaling?steps=400&seed=99")
+    expect(page.locator(f"{LIVE}, {FINAL}").first).to_be_visible(timeout=FIRST_RUN)
+    for option in ("per_replica_mean", "global_mean", "per_replica_mean"):
+        pick(page, option)
+    says(page, "First step 4 ×")
+    assert "loss=per_replica_mean" in query(page)
+    page.get_by_role("button", name="Mend it").click()
+    says(page, "= Equal")
+    page.go_back()
+    says(page, "First step 4 ×")
+
+
+def test_a_sweep_fills_in_and_stops_at_once(page: Page, address: str) -> None:
+    page.goto(f"{address}/scaling?steps=5")
+    says(page, "= Equal")
+    page.get_by_role("tab", name="Sweep").click()
+    heat = page.locator("[class*=st-key-sweep]")
+    expect(heat).to_contain_text(re.compile(r"0\.\d"))  # a cell, while others wait
+    page.get_by_role("button", name="Stop").last.click()
+    expect(page.get_by_text(re.compile(r"^Stopped"))).to_be_visible(timeout=15_000)
+    expect(heat).to_contain_text("…")
+    page.goto(f"{address}/status")
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("Under way")
+    expect(page.locator("[data-testid=stMetricValue]").first).to_have_text("0", timeout=15_000)
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_nothing_is_wider_than_a_telephone(chromium: Browser, address: str, locale: str) -> None:
+    with visitor(chromium, locale, 390, 844) as page:
+        page.goto(f"{address}/scaling?steps=5&loss=per_replica_mean")
+        expect(page.locator(FINAL)).to_be_visible(timeout=FIRST_RUN)
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

@@ -1,0 +1,93 @@
+"""The page on variable scopes in a real Chromium: editing, the moving figure, and that it fits a telephone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.pages.browser import figure_texts, free_port, serving
+from tests.pages.test_browser import FIRST_RUN, TOGGLED, chromium, query, until, visitor
+
+__all__ = ["chromium"]  # a fixture for each test here too
+pytestmark = pytest.mark.browser
+LONG = "scope:my_variable_scope,scope:my_variable_scope,get:var1:shape=4x2:partitioner=fixed_size_2,variable:w,op:w"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(free_port()) as address:
+        yield address
+
+
+def says(page: Page, text: str, timeout: int = TOGGLED) -> None:
+    """Wait until the figure has this text in it."""
+    page.wait_for_function(
+        "text => [...document.querySelectorAll('.st-key-figure-now svg text')].some(t => t.textContent.includes(text))",
+        arg=text,
+        timeout=timeout,
+    )
+
+
+def test_edit_reload_and_back(chromium: Browser, address: str) -> None:
+    with visitor(chromium) as page:
+        page.goto(f"{address}/variable_scope")
+        says(page, "variables: 2", timeout=FIRST_RUN)
+        page.get_by_role("button", name="Without reuse").click()
+        says(page, "ValueError")
+        page.get_by_role("button", name="Mend it").click()
+        says(page, "variables: 1")
+        page.reload()
+        says(page, "variables: 1")
+        page.locator(".st-key-edit-3 button").first.click()
+        page.get_by_role("radio", name="t", exact=True).click()
+        says(page, "t/v:0")
+        page.go_back()
+        says(page, "variables: 1")
+        assert "AUTO_REUSE" in query(page)
+
+
+def test_the_figure_steps_without_the_server(chromium: Browser, address: str) -> None:
+    with visitor(chromium) as page:
+        page.goto(f"{address}/variable_scope")
+        says(page, "10 was written into var1", timeout=FIRST_RUN)
+        step_back(page, "what each variable holds at first")
+        step_back(page, "get_variable returns what is there")  # var4 has come, and holds nothing yet
+        assert "var2 = var4" in figure_texts(page)
+        step_back(page, "get_variable makes a variable")
+        assert "var2" in figure_texts(page)
+        assert "var2 = var4" not in figure_texts(page)
+
+
+def step_back(page: Page, text: str) -> None:
+    """Click until the figure says that."""
+    for _ in range(12):
+        before = figure_texts(page)
+        if text in before:
+            return
+        page.locator(".st-key-figure-now").get_by_text("Back").click()
+        until(lambda before=before: figure_texts(page) != before, 5)  # type: ignore[misc]
+    raise AssertionError(f"{text!r} is not in {figure_texts(page)}")
+
+
+@pytest.mark.parametrize(
+    ("locale", "width", "height"), [("zh-CN", 390, 844), ("en-US", 390, 844), ("en-US", 1366, 768)]
+)
+def test_nothing_is_wider_than_the_window_and_no_text_lies_on_another(
+    chromium: Browser, address: str, locale: str, width: int, height: int
+) -> None:
+    with visitor(chromium, locale, width, height) as page:
+        page.goto(f"{address}/variable_scope?operations={LONG}")
+        says(page, "w_1:0", timeout=FIRST_RUN)
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll('.st-key-figure-now svg text')]
+                .filter(text => text.textContent.trim() && getComputedStyle(text).opacity > 0)
+                .map(text => ({text: text.textContent, ...text.getBoundingClientRect().toJSON()}))"""
+        )
+        for number, one in enumerate(boxes):
+            for other in boxes[number + 1 :]:
+                across = min(one["right"], other["right"]) - max(one["left"], other["left"])
+                down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+                assert across <= 1 or down <= 4, f"at {width}: {one['text']!r} on {other['text']!r}"

@@ -1,0 +1,116 @@
+"""The page of SyncReplicasOptimizer as a script (AppTest): its buttons, what follows from what, and the URL."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.engine import Engine, Request, Ticket
+from lessons.sync_replicas.lesson import SLOW
+from tests.pages.test_app import _one_engine, app, drawn
+
+__all__ = ["_one_engine"]
+PAGE = "pages/sync_replicas.py"
+# No run of these is waited for where only controls are looked at: hooks are what fails fastest.
+REFUSED = {"optimizers": "2", "global_step": "article"}
+
+
+def sync_app(locale: str = "en-US", **query: str | list[str]) -> AppTest:
+    return app(PAGE, locale, **query)
+
+
+def queried(test: AppTest) -> dict[str, str]:
+    return {name: test.query_params[name] for name in test.query_params if name != "lang"}
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_run_is_shown_and_told(locale: str) -> None:
+    test = sync_app(locale, steps="2", tokens="zero")
+    figure = drawn(test)
+    # Two updates of 0.1 times the mean of 1 and 2.
+    assert "= 0.3" in figure
+    assert "worker:1" in figure
+    told = " ".join(each.value for each in test.markdown)
+    assert "global_step" in told
+
+
+def test_the_usual_recipe_is_refused_and_mended() -> None:
+    test = sync_app(steps="2", **REFUSED)
+    assert "ValueError" in drawn(test)
+    assert any("Global step is required to check staleness" in code.value for code in test.code)
+    test.button(key="mend").click().run()
+    assert queried(test) == {"steps": "2", "optimizers": "2", "global_step": "composite"}
+    # Two rounds: conv by 0.1, fc_w by 1, each times the mean of 1 and 2; the first tokens' round is lost.
+    assert "= 0.3" in drawn(test)
+    assert "= 3" in drawn(test)
+
+
+def test_what_was_left_out_follows_the_workers_and_what_was_chosen_stays() -> None:
+    test = sync_app(**REFUSED)
+    test.slider(key="workers").set_value(3).run()
+    assert test.slider(key="replicas_to_aggregate").value == 3
+    assert test.slider(key="total_num_replicas").value == 3
+    assert test.query_params["workers"] == "3"
+    assert "replicas_to_aggregate" not in test.query_params
+    test.slider(key="replicas_to_aggregate").set_value(2).run()  # the default of two workers, but not of three
+    assert test.query_params["replicas_to_aggregate"] == "2"
+    test.slider(key="workers").set_value(4).run()
+    assert test.slider(key="replicas_to_aggregate").value == 2
+    assert test.slider(key="total_num_replicas").value == 4
+    again = sync_app(**queried(test))
+    assert again.slider(key="replicas_to_aggregate").value == 2
+    assert again.slider(key="total_num_replicas").value == 4
+
+
+def test_one_click_slows_a_worker_and_one_kills_it() -> None:
+    test = sync_app(**REFUSED)
+    test.button(key="action-slow-worker:1").click().run()
+    assert test.query_params["delays"] == f"0.05,{SLOW}"
+    test.button(key="action-kill-worker:0").click().run()
+    assert test.query_params["kill_worker"] == "0"
+    test.button(key="action-usual-worker:1").click().run()
+    assert "delays" not in test.query_params
+    test.button(key="action-spare-worker:0").click().run()
+    assert queried(test) == REFUSED
+
+
+def test_a_list_of_delays_is_cut_to_the_workers() -> None:
+    test = sync_app(workers="3", delays="0.05,0.1,0.3", **REFUSED)
+    test.slider(key="workers").set_value(2).run()
+    assert test.text_input(key="delays").value == "0.05, 0.1"
+    assert not test.error
+
+
+def test_nonsense_in_the_url_is_told_and_the_page_goes_on() -> None:
+    test = sync_app(workers="9", kill_worker="x", delays="1,2,3", **REFUSED)
+    told = " ".join(each.value for each in [*test.warning, *test.error])
+    for name in ("workers", "kill_worker", "delays"):
+        assert name in told
+
+
+def test_a_prediction_covers_the_run() -> None:
+    test = sync_app(predict="first", **REFUSED)
+    assert not test.get("plotly_chart")
+    test.button(key="predict-right").click().run()
+    assert "ValueError" in drawn(test)
+    assert test.warning
+
+
+def test_a_run_stays_until_it_is_run_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run is another, so what only looks elsewhere (a tab, another language) does not start one."""
+    asked: list[Request] = []
+    submit = engine.submit
+
+    def counted(request: Request, session: str = "") -> Ticket:
+        asked.append(request)
+        return submit(request, session)
+
+    monkeypatch.setattr(engine, "submit", counted)
+    test = sync_app(**REFUSED)
+    begun = len(asked)
+    test.run()
+    assert len(asked) == begun
+    test.button(key="run-again").click().run()
+    assert len(asked) == begun + 1
+    test.slider(key="steps").set_value(2).run()
+    assert len(asked) == begun + 2
