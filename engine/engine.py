@@ -660,7 +660,8 @@ def _without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
     differs from run to run, and from machine to machine."""
     if "/" not in text:
         return text
-    text = re.sub(rf' *File "{re.escape(str(PARENT))}", line \d+, in \S+\n+', "", text)  # below the script's own
+    # The frames below the script's own, some with the line of code that was at work there.
+    text = re.sub(rf' *File "{re.escape(str(PARENT))}", line \d+, in \S+\n(?: {{4}}\S.*\n)?\n*', "", text)
     environment = re.escape(str(runtime.python.parent.parent))
     text = re.sub(rf"{environment}/lib/python[\d.]+/site-packages/", "", text)
     return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)
