@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import plotly.graph_objects as go
 
@@ -16,10 +16,13 @@ from lessons.language import Texts
 S = TypeVar("S", bound=Settings)
 
 
+OWN: Final = ""  # the TensorFlow that the app itself has
+
+
 @dataclass(frozen=True)
 class Link:
-    """A run worth a look: settings (those not named are at their defaults), and the TensorFlow version, or None for
-    the one that is chosen already.
+    """A run worth a look: settings (those not named are at their defaults), and the TensorFlow version: OWN for the
+    app's own, None for the one that is chosen already.
 
     Its texts are `guide.{name}`, which is short, and `guide.{name}_help`, a sentence.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.experiments.placement import PLACEMENT, PlacementSettings
 from engine.trace import Trace
-from lessons.lesson import Lesson, Link, Prediction
+from lessons.lesson import OWN, Lesson, Link, Prediction
 from lessons.placement.figure import alternative, figure
 from lessons.placement.reading import Reading, read
 from lessons.placement.story import what_happened
@@ -53,7 +53,7 @@ LESSON = Lesson(
         Link("greedy", {"strategy": "greedy"}),
         Link("article", {"device_setter": "article"}),
         Link("unused", {"device_setter": "unused"}),
-        Link("none", {"device_setter": "none"}),
+        Link("none", {"device_setter": "none"}, tensorflow=OWN),
         Link("old", {"device_setter": "none"}, tensorflow="1.15.5"),
         Link("parts", {"partitioner": "fixed_size"}),
     ),

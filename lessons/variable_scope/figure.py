@@ -297,7 +297,8 @@ class _Drawing:
     @property
     def outcome(self) -> str:
         names = len(self.reading.variables)
-        return self.texts("figure.outcome", names=names, objects=len(self.roots))
+        objects = sum(items[0].count for items in self.reading.objects.values())
+        return self.texts("figure.outcome", names=names, objects=objects)
 
     def _caption(self, frame: _Frame) -> str:
         if frame.failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.experiments.variable_scope import PRESETS, VARIABLE_SCOPE, VariableScopeSettings
 from engine.trace import Trace
-from lessons.lesson import Lesson, Link, Prediction
+from lessons.lesson import OWN, Lesson, Link, Prediction
 from lessons.variable_scope.figure import alternative, figure
 from lessons.variable_scope.reading import read
 from lessons.variable_scope.remedy import remedy
@@ -37,7 +37,7 @@ LESSON = Lesson(
     prediction=Prediction(options=("shared", "apart", "refused"), answers=answers),
     guide=(
         *(Link(name, {} if name == "article" else {"operations": words}) for name, words in PRESETS.items()),
-        Link("article_tf", {"api": "tf"}),
+        Link("article_tf", {"api": "tf"}, tensorflow=OWN),
         Link("article_tf1", {"api": "tf"}, tensorflow="1.15.5"),
         Link("eager", {"mode": "eager", "operations": PRESETS["auto_reuse"]}),
     ),

@@ -40,6 +40,11 @@ class Item:
         return str((self.event or {}).get("name") or "")
 
     @property
+    def count(self) -> int:
+        """How many variables stand behind the name: a partitioner makes several."""
+        return len((self.event or {}).get("parts") or [self.name])
+
+    @property
     def root(self) -> str:
         """For a variable: the name that its object had first in the program."""
         return str((self.event or {}).get("same_as") or self.statement.variable)

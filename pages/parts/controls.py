@@ -78,14 +78,20 @@ def _changed(model: type[Settings], page: str, name: str) -> None:
 
 
 def _follow(model: type[Settings], changed: str) -> None:
-    """What was left out, and so follows from the others, follows them still."""
+    """What was left out, and so follows from the others, follows them still. With fewer replicas or workers, what was
+    said of one that is no longer there is left out too."""
     lists = {setting.name for setting in model.declared() if setting.kind == "numbers"}
     given = {*explicit(), changed, *lists}
-    values = {name: value for name, value in chosen(model).items() if name in given and name not in lists}
-    try:
-        settings = model.parse(values)
-    except SettingsError:
-        return  # what was changed does not go with the rest; the page says so
+    while True:
+        values = {name: value for name, value in chosen(model).items() if name in given and name not in lists}
+        try:
+            settings = model.parse(values)
+            break
+        except SettingsError as error:
+            unfit = {problem.setting for problem in error.problems} & given - {changed}
+            if changed not in COUNTS or not unfit:
+                return  # what was changed does not go with the rest; the page says so
+            given -= unfit
     st.session_state.update({name: value for name, value in settings.model_dump().items() if name not in given})
 
 

@@ -59,17 +59,17 @@ def _told(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
 def _is_shown(lesson: AnyLesson, link: Link, request: Request | None) -> bool:
     version = (st.query_params.get(TF), st.query_params.get(KERAS))
     settings = lesson.experiment.settings.parse(link.settings)
-    there = link.tensorflow is None or version == (link.tensorflow, None)
+    there = link.tensorflow is None or version == (link.tensorflow or None, None)
     return request is not None and request.settings == settings and there
 
 
 def _follow(lesson: AnyLesson, link: Link) -> None:
     """Go to that run as a link would, in one step of the browser's history (a callback)."""
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
-    version = {}
     if link.tensorflow is not None:
-        version[TF] = link.tensorflow
+        kept.pop(TF, None)
         kept.pop(KERAS, None)
+    version = {TF: link.tensorflow} if link.tensorflow else {}
     settings = lesson.experiment.settings.parse(link.settings).to_words(changed_only=True)
     st.query_params.from_dict({**kept, **version, **settings})
 

@@ -68,7 +68,7 @@ def test_the_article_is_read_as_two_variables_with_four_names(traces: dict[str, 
     assert called == {"var1": ["var1", "var3"], "var2": ["var2", "var4"]}
     assert [held["var3"] for held in reading.values] == [[1], [10]]
     drawn = texts_of(traces["the article"])
-    assert "names of variables: 4 · variables: 2" in drawn
+    assert "Python names: 4 · variables: 2" in drawn
     assert "var1 = var3" in drawn
     told = " ".join(what_happened(reading, TEXTS["en"]))
     assert "`var3` and `var1` are one object, `my_variable_scope/var1:0`" in told

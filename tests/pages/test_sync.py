@@ -45,6 +45,16 @@ def test_the_usual_recipe_is_refused_and_mended() -> None:
     assert "= 3" in drawn(test)
 
 
+def test_with_fewer_workers_nothing_is_said_of_one_that_is_gone() -> None:
+    test = sync_app(workers="3", kill_worker="2", **REFUSED)
+    test.slider(key="workers").set_value(2).run()
+    assert not test.exception
+    assert not test.error
+    assert test.query_params.get("kill_worker") is None
+    assert test.slider(key="replicas_to_aggregate").value == 2
+    assert "ValueError" in drawn(test)
+
+
 def test_what_was_left_out_follows_the_workers_and_what_was_chosen_stays() -> None:
     test = sync_app(**REFUSED)
     test.slider(key="workers").set_value(3).run()

@@ -15,10 +15,10 @@ TWICE = "scope:s,get:v:shape=1:initializer=1.0,close,scope:s,get:v:shape=1:initi
 
 def outcome(test: AppTest) -> str:
     shown = drawn(test)
-    return "refused" if "✕" in shown else shown.partition("<b>names of variables: ")[2].partition("<")[0]
+    return "refused" if "✕" in shown else shown.partition("<b>Python names: ")[2].partition("<")[0]
 
 
-@pytest.mark.parametrize(("locale", "said"), [("en-US", "names of variables: 4"), ("zh-CN", "变量名：4 个")])
+@pytest.mark.parametrize(("locale", "said"), [("en-US", "Python names: 4"), ("zh-CN", "Python 名字：4 个")])
 def test_the_article_is_there_at_first(locale: str, said: str) -> None:
     test = app(PAGE, locale=locale)
     assert said in drawn(test)
