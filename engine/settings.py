@@ -93,6 +93,17 @@ class Settings(BaseModel):
         return {name: _from_words(value, declared.get(name)) for name, value in data.items()}
 
     @classmethod
+    def count_of(cls, name: str, data: Mapping[str, object]) -> int | None:
+        """How many of something `data` asks for, brought into that setting's range, for what follows from it. None
+        where that is no whole number: then that setting itself will be refused."""
+        (setting,) = (each for each in cls.declared() if each.name == name)
+        try:
+            count = int(str(data.get(name, setting.default)))
+        except ValueError:
+            return None
+        return max(int(setting.minimum or 0), min(count, int(setting.maximum or 0)))
+
+    @classmethod
     def declared(cls) -> tuple[Setting, ...]:
         """Every setting, in the order of its declaration."""
         return tuple(_setting(name, field) for name, field in cls.model_fields.items())

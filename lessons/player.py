@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import plotly.graph_objects as go
+
 from lessons.language import Texts
 
 # Okabe and Ito's colours (blue, bluish green, orange, vermillion, reddish purple), darkened where white text lies on
@@ -73,6 +75,23 @@ def filled(color: str) -> dict[str, Any]:
     """What stays of a trace of rectangles."""
     # Not simplified, or the corners of a box without width would be one, and it could not grow.
     return {"mode": "lines", "fill": "toself", "line": {"width": 0, "simplify": False}, "fillcolor": color}
+
+
+def figure(
+    names: Sequence[str],
+    states: Sequence[State],
+    fixed: Sequence[dict[str, Any]],
+    height: float,
+    texts: Texts,
+    **more: Any,
+) -> go.Figure:
+    """A figure that moves through these states, each a picture of that name, and opens with the last. `fixed` is what
+    never changes of each trace, `more` what never changes of the layout (see `layout`)."""
+    return go.Figure(
+        data=traces(fixed, states[-1]),
+        layout=layout(names, height, texts, **more),
+        frames=frames(names, states, texts),
+    )
 
 
 def traces(fixed: Sequence[dict[str, Any]], state: State) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ import streamlit as st
 
 from engine.engine import Request
 from lessons.aggregation.lesson import LESSON
+from pages.parts.charts import PLOTLY
 from pages.parts.engine import shared_engine
-from pages.parts.lesson import PLOTLY
 from pages.parts.running import run
 from pages.parts.shell import LESSONS, lesson_texts, page_of, texts, through_app
 

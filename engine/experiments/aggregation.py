@@ -38,14 +38,10 @@ class AggregationSettings(Settings):
     @classmethod
     def _default_gradients(cls, data: dict[str, object]) -> dict[str, object]:
         """0.1, 0.2, 0.3, ... one a replica; 1, 2, 3, ... where they must be whole."""
-        if not is_left_out(data.get("gradients")):
+        count = cls.count_of("replicas", data)
+        if count is None or not is_left_out(data.get("gradients")):
             return data
-        try:
-            replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))
-        except ValueError:
-            return data  # `replicas` itself will be refused
         whole = data.get("dtype", "float32") == "int32"
-        count = max(0, min(replicas, 8))
         return {
             **data,
             "gradients": tuple(float(i + 1) if whole else round(0.1 * (i + 1), 1) for i in range(count)),

@@ -34,6 +34,11 @@ def any_tensorflow_2(versions: Versions) -> bool:
     return versions.tensorflow_numbers >= (2, 0)
 
 
+def task_names(tasks: Mapping[str, int]) -> list[str]:
+    """The tasks of a cluster one by one: {"ps": 1, "worker": 2} is ps:0, worker:0, worker:1."""
+    return [f"{job}:{index}" for job, count in tasks.items() for index in range(count)]
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[S]):
     """A parametrised TensorFlow program plus the settings it accepts.

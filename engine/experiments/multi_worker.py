@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from engine.experiments.base import Experiment
+from engine.experiments.base import Experiment, task_names
 from engine.experiments.sync_replicas import GROUPS, Gradient
 from engine.settings import Problem, Settings, SettingsError, is_left_out
 from engine.versions import Versions
@@ -30,13 +30,10 @@ class MultiWorkerSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _follow_workers(cls, data: dict[str, object]) -> dict[str, object]:
-        if not is_left_out(data.get("gradients")):
+        count = cls.count_of("workers", data)
+        if count is None or not is_left_out(data.get("gradients")):
             return data
-        try:
-            workers = int(str(data.get("workers", cls.model_fields["workers"].default)))
-        except ValueError:
-            return data  # `workers` itself will be refused
-        return {**data, "gradients": tuple(-float(worker + 1) for worker in range(max(0, min(workers, 4))))}
+        return {**data, "gradients": tuple(-float(worker + 1) for worker in range(count))}
 
     @model_validator(mode="after")
     def _gradients_fit(self) -> Self:
@@ -73,16 +70,11 @@ def serving(settings: MultiWorkerSettings) -> tuple[str, ...]:
     return () if settings.strategy == "multi_worker" else ("ps", "worker")
 
 
-def logical_devices(settings: MultiWorkerSettings) -> list[str]:
-    """The tasks, as a badge names them."""
-    return [f"{job}:{index}" for job, count in cluster(settings).items() for index in range(count)]
-
-
 MULTI_WORKER = Experiment(
     name="multi_worker",
     template="multi_worker.py.jinja",
     settings=MultiWorkerSettings,
-    devices=logical_devices,
+    devices=lambda settings: task_names(cluster(settings)),
     context=names,
     tasks=cluster,
     serving=serving,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from engine.experiments.base import Experiment
+from engine.experiments.base import Experiment, task_names
 from engine.settings import Settings
 from engine.versions import Versions
 
@@ -50,18 +50,13 @@ def names(_: PlacementSettings, versions: Versions) -> dict[str, Any]:
     return {"tf1": versions.tensorflow_numbers < (2, 0)}
 
 
-def devices(settings: PlacementSettings) -> list[str]:
-    """The tasks, as a badge names them."""
-    return [f"{job}:{index}" for job, count in tasks(settings).items() for index in range(count)]
-
-
 SETTERS, STRATEGIES = get_args(DeviceSetter), get_args(Strategy)
 
 PLACEMENT = Experiment(
     name="placement",
     template="placement.py.jinja",
     settings=PlacementSettings,
-    devices=devices,
+    devices=lambda settings: task_names(tasks(settings)),
     context=names,
     runs_on=lambda versions: versions.tensorflow_numbers >= (1, 15),
     tasks=tasks,

@@ -47,13 +47,10 @@ class ScopePlacementSettings(Settings):
     @classmethod
     def _default_inputs(cls, data: dict[str, object]) -> dict[str, object]:
         """1, 2, 3, ... one a replica."""
-        if not is_left_out(data.get("inputs")):
+        count = cls.count_of("replicas", data)
+        if count is None or not is_left_out(data.get("inputs")):
             return data
-        try:
-            replicas = int(str(data.get("replicas", cls.model_fields["replicas"].default)))
-        except ValueError:
-            return data  # `replicas` itself will be refused
-        return {**data, "inputs": tuple(float(i + 1) for i in range(max(0, min(replicas, 8))))}
+        return {**data, "inputs": tuple(float(i + 1) for i in range(count))}
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from engine.experiments.base import Experiment
+from engine.experiments.base import Experiment, task_names
 from engine.settings import Settings, is_left_out
 from engine.versions import Versions
 
@@ -51,11 +51,9 @@ class SyncReplicasSettings(Settings):
     @classmethod
     def _follow_workers(cls, data: dict[str, object]) -> dict[str, object]:
         """As many replicas as workers; gradients -1, -2, -3, ..., and a short delay."""
-        try:
-            workers = int(str(data.get("workers", cls.model_fields["workers"].default)))
-        except ValueError:
-            return data  # `workers` itself will be refused
-        count = max(1, min(workers, 4))
+        count = cls.count_of("workers", data)
+        if count is None:
+            return data
         defaults: dict[str, object] = {
             "replicas_to_aggregate": count,
             "total_num_replicas": count,
@@ -98,11 +96,6 @@ def cluster(settings: SyncReplicasSettings) -> dict[str, int]:
     return {"ps": 1, "worker": settings.workers}
 
 
-def logical_devices(settings: SyncReplicasSettings) -> list[str]:
-    """The tasks, as a badge names them."""
-    return [f"{job}:{index}" for job, count in cluster(settings).items() for index in range(count)]
-
-
 def killed(settings: SyncReplicasSettings) -> list[str]:
     """The worker that the program is to kill."""
     return [] if settings.kill_worker is None else [f"worker:{settings.kill_worker}"]
@@ -112,7 +105,7 @@ SYNC_REPLICAS = Experiment(
     name="sync_replicas",
     template="sync_replicas.py.jinja",
     settings=SyncReplicasSettings,
-    devices=logical_devices,
+    devices=lambda settings: task_names(cluster(settings)),
     context=names,
     runs_on=lambda versions: versions.tensorflow_numbers >= (1, 15),
     deterministic=False,

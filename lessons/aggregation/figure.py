@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import plotly.graph_objects as go
 
+from lessons import player
 from lessons.aggregation.reading import Count, Merge, Reading, Step, Values, drifted
 from lessons.language import MINUS, Texts, number
 from lessons.player import (
@@ -33,11 +34,8 @@ from lessons.player import (
     State,
     box,
     filled,
-    frames,
-    layout,
     line,
     note,
-    traces,
 )
 
 Phase = Literal["start", "contribute", "merge", "apply", "count", "error"]
@@ -172,10 +170,14 @@ class _Drawing:
         pictures = list(self._frames())
         names = [self._name(picture) for picture in pictures]
         states = [self._state(picture) for picture in pictures]
-        return go.Figure(
-            data=traces(self._fixed(), states[-1]),
-            layout=layout(names, self.height, self.texts, shapes=self._shapes(), annotations=self._annotations()),
-            frames=frames(names, states, self.texts),
+        return player.figure(
+            names,
+            states,
+            self._fixed(),
+            self.height,
+            self.texts,
+            shapes=self._shapes(),
+            annotations=self._annotations(),
         )
 
     def _frames(self) -> Iterator[_Frame]:

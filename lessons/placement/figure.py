@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from lessons import player
 from lessons.language import Texts, number
 from lessons.placement.reading import Copy, Process, Reading
 from lessons.placement.story import name, size
@@ -29,11 +30,8 @@ from lessons.player import (
     State,
     box,
     filled,
-    frames,
-    layout,
     note,
     rectangles,
-    traces,
 )
 
 PHASES: Final = ("graph", "placed", "write", "read")
@@ -86,12 +84,9 @@ class _Drawing:
     def figure(self) -> go.Figure:
         phases = PHASES if self.reading.read else PHASES[:3] if self.reading.written else PHASES[:1]
         states = [self._state(phase) for phase in phases]
-        return go.Figure(
-            data=traces(self._fixed(), states[-1]),
-            layout=layout(
-                phases, self.height, self.texts, shapes=list(self._shapes()), annotations=list(self._annotations())
-            ),
-            frames=frames(phases, states, self.texts),
+        shapes, annotations = list(self._shapes()), list(self._annotations())
+        return player.figure(
+            phases, states, self._fixed(), self.height, self.texts, shapes=shapes, annotations=annotations
         )
 
     # ---- places ----
@@ -213,7 +208,7 @@ class _Drawing:
             elif worker in reading.read and phase == "read":
                 values = sorted(set(reading.read[worker].values()))
                 text = texts("figure.reads", value=texts("list.comma").join(map(number, values)))
-            points.add(x, y, f"&nbsp;&nbsp;<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
+            points.add(x, y, f"{'&nbsp;' * 4}<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
         ends = self._ends(phase)
         text = outcome(reading, texts) if ends else texts(f"figure.phase.{phase}")
         ink = {"shared": LIGHT, "raised": LIGHT, "differs": DARK}.get(self._kind, INK) if ends else INK

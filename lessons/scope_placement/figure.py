@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from lessons import player
 from lessons.language import Texts, number
 from lessons.player import (
     BLUE,
@@ -34,12 +35,9 @@ from lessons.player import (
     State,
     box,
     filled,
-    frames,
-    layout,
     line,
     note,
     rectangles,
-    traces,
 )
 from lessons.scope_placement.reading import Birth, Moment, Owner, Part, Reading, Step
 
@@ -180,16 +178,9 @@ class _Drawing:
         pictures = list(self._frames())
         names = [picture.name for picture in pictures]
         states = [self._state(picture) for picture in pictures]
-        return go.Figure(
-            data=traces(self._fixed(), states[-1]),
-            layout=layout(
-                names,
-                self.height,
-                self.texts,
-                shapes=list(self._shapes()),
-                annotations=list(self._annotations()),
-            ),
-            frames=frames(names, states, self.texts),
+        shapes, annotations = list(self._shapes()), list(self._annotations())
+        return player.figure(
+            names, states, self._fixed(), self.height, self.texts, shapes=shapes, annotations=annotations
         )
 
     # ---- what there is ----

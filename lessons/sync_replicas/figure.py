@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from lessons import player
 from lessons.language import Texts, number
 from lessons.player import (
     BLUE,
@@ -33,12 +34,9 @@ from lessons.player import (
     State,
     box,
     filled,
-    frames,
-    layout,
     line,
     note,
     rectangles,
-    traces,
 )
 from lessons.sync_replicas.reading import Push, Reading, Step, Worker
 
@@ -159,17 +157,16 @@ class _Drawing:
         times = [self.end] if running else list(self._times())
         names = [str(place) for place in range(len(times))]
         states = [self._state(t, place == len(times) - 1) for place, t in enumerate(times)]
-        return go.Figure(
-            data=traces(self._fixed(), states[-1]),
-            layout=layout(
-                names,
-                self.height,
-                self.texts,
-                shapes=list(self._shapes()),
-                annotations=list(self._annotations()),
-                keep_room=True,
-            ),
-            frames=frames(names, states, self.texts),
+        shapes, annotations = list(self._shapes()), list(self._annotations())
+        return player.figure(
+            names,
+            states,
+            self._fixed(),
+            self.height,
+            self.texts,
+            shapes=shapes,
+            annotations=annotations,
+            keep_room=True,
         )
 
     # ---- time ----
@@ -331,7 +328,12 @@ class _Drawing:
 
     @cached_property
     def _highest(self) -> int:
-        return max(self.reading.global_step(), *self.reading.updates().values(), 1)
+        return max(self._counted, 1)
+
+    @cached_property
+    def _counted(self) -> int:
+        """The most that the staircase comes to."""
+        return max(self.reading.global_step(), *self.reading.updates().values(), 0)
 
     def _stair(self, count: int) -> float:
         return round(self.stairs_end - 3 - (_STAIRS - 10) * count / self._highest, 1)
@@ -587,7 +589,7 @@ class _Drawing:
         else:
             marks = [("■", COMPUTES, "computes"), ("●", TAKEN, "applied")]
         yield note(0, _DIALS + _CAPTION + 8, self._key(marks), "left", 12)
-        yield note(1, self._stair(self._highest), str(self._highest), "right", 12)
+        yield note(1, self._stair(self._counted), str(self._counted), "right", 12)
         yield note(0, self.server - 14, f"<b>{texts('figure.server')}</b>", "left", 13)
         if reading.sync:
             yield note(0.01, self.server + _ROW / 2, texts("figure.queue"), "left", 13)

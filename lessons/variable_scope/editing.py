@@ -18,6 +18,14 @@ NEW = {
     "op": Operation("op", "v"),
 }
 CLOSE = Operation("close")
+# What each kind calls, in TensorFlow's words.
+CALLS = {
+    "scope": "variable_scope",
+    "name_scope": "name_scope",
+    "get": "get_variable",
+    "variable": "Variable",
+    "op": "constant",
+}
 
 
 def explicit(words: Sequence[str]) -> tuple[Operation, ...]:
@@ -97,3 +105,12 @@ def replaced(operations: Sequence[Operation], place: int, operation: Operation) 
     """With another in its place. None where that isn't accepted."""
     changed = (*operations[:place], operation, *operations[place + 1 :])
     return changed if words(changed) is not None else None
+
+
+def short(key: str, value: str) -> str:
+    """An option in few letters, where its value alone says what it is."""
+    if key == "shape":
+        return f"[{value.replace('x', ', ')}]"
+    if key == "reuse":
+        return f"reuse={value}"
+    return "no aux" if key == "auxiliary_name_scope" else value

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from lessons import player
 from lessons.language import Texts
 from lessons.player import (
     BLUE,
@@ -31,11 +32,8 @@ from lessons.player import (
     State,
     box,
     filled,
-    frames,
-    layout,
     note,
     rectangles,
-    traces,
 )
 from lessons.variable_scope.reading import Item, Reading, short
 from lessons.variable_scope.story import value_in_words
@@ -119,19 +117,13 @@ class _Drawing:
         pictures = list(self._frames())
         names = [picture.name for picture in pictures]
         states = [self._state(picture) for picture in pictures]
-        return go.Figure(
-            data=traces(self._fixed(), states[-1]),
-            layout=layout(
-                names,
-                self.height,
-                self.texts,
-                shapes=list(self._shapes()),
-                annotations=[
-                    note(_CARD + 0.015, _TOP + 13, f"<b>{self.texts('figure.process')}</b>", "left", 13),
-                    note(_CARD + 0.015, _TOP + 31, self._devices, "left", 12),
-                ],
-            ),
-            frames=frames(names, states, self.texts),
+        annotations = [
+            note(_CARD + 0.015, _TOP + 13, f"<b>{self.texts('figure.process')}</b>", "left", 13),
+            note(_CARD + 0.015, _TOP + 31, self._devices, "left", 12),
+        ]
+        shapes = list(self._shapes())
+        return player.figure(
+            names, states, self._fixed(), self.height, self.texts, shapes=shapes, annotations=annotations
         )
 
     @property

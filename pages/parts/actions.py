@@ -10,36 +10,9 @@ from engine.engine import Request
 from lessons.language import Texts
 from lessons.lesson import Action, AnyLesson
 from pages.parts.controls import choose
-from pages.parts.running import Shown
+from pages.parts.kept import differs, forget
 
 ICONS = {"slow": ":material/hourglass_top:", "kill": ":material/skull:"}  # those that undo these have none
-
-
-KEPT = "kept_runs"  # of a visit: which request, and how it was shown, by the place on the page
-
-
-def kept_run(lesson: AnyLesson, request: Request, place: str) -> Shown | None:
-    """The run that is shown there already, where each one is another: it stays until something else is asked for, or
-    to run it again. None where there is none."""
-    kept = st.session_state.get(KEPT, {}).get(place)
-    if not _has_run_again(lesson) or kept is None or kept[0] != request.to_json():
-        return None
-    shown: Shown = kept[1]
-    return shown
-
-
-def keep_run(lesson: AnyLesson, request: Request, place: str, shown: Shown) -> None:
-    """Keep a run that gave an answer for `kept_run`."""
-    if _has_run_again(lesson) and shown.trace.answered:
-        st.session_state.setdefault(KEPT, {})[place] = (request.to_json(), shown)
-
-
-def _has_run_again(lesson: AnyLesson) -> bool:
-    return lesson.actions is not None and not lesson.experiment.deterministic
-
-
-def _forget() -> None:
-    st.session_state.pop(KEPT, None)
 
 
 def actions(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts) -> None:
@@ -53,8 +26,8 @@ def actions(lesson: AnyLesson, request: Request | None, words: Texts, own: Texts
                 st.markdown(f"**{subject}**", width="content")
                 for action in group:
                     _button(lesson, action, own)
-        if _has_run_again(lesson):
-            st.button(words("run.again"), key="run-again", icon=":material/replay:", on_click=_forget)
+        if differs(lesson):
+            st.button(words("run.again"), key="run-again", icon=":material/replay:", on_click=forget)
 
 
 def _button(lesson: AnyLesson, action: Action, own: Texts) -> None:

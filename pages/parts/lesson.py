@@ -17,12 +17,14 @@ from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
-from pages.parts.actions import actions, keep_run, kept_run
+from pages.parts.actions import actions
 from pages.parts.address import read_address, tell_problems, tell_unknown, told
+from pages.parts.charts import PLOTLY
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
 from pages.parts.guide import guide, mend
+from pages.parts.kept import keep_run, kept_run
 from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
@@ -33,7 +35,6 @@ from pages.parts.sweep import sweep_tab
 from pages.parts.version import KERAS, RECORDED, TF, offered, request_on, version_control, version_of, version_words
 
 HIDEABLE = ("controls", "story", "tabs")  # parts that the URL can leave out
-PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
 def lesson_page(lesson: AnyLesson) -> None:

@@ -16,14 +16,6 @@ from lessons.variable_scope import editing
 from pages.parts.address import write_address
 
 LEFT_OUT = ""  # an option that the call doesn't have
-CALLS = {
-    "scope": "variable_scope",
-    "name_scope": "name_scope",
-    "get": "get_variable",
-    "variable": "Variable",
-    "op": "constant",
-}
-
 Operations = tuple[Operation, ...]
 
 
@@ -45,7 +37,7 @@ def sequence(setting: Setting, model: type[Settings], page: str, lesson: Texts) 
             _row(operations, place, depth, keep, lesson)
             depth += operation.is_block
         with st.container(horizontal=True, gap="small", key="sequence-add"):
-            for kind, call in CALLS.items():
+            for kind, call in editing.CALLS.items():
                 changed = editing.added(operations, kind)
                 st.button(
                     call,
@@ -90,19 +82,10 @@ def _row(
 def _told(operation: Operation) -> str:
     """An operation as Markdown, short: what is called, the name, and the options."""
     mark = CAPTURED if operation.captured else ""
-    options = " · ".join(_value(key, value) for key, value in operation.options.items())
-    return f"{_plain(CALLS[operation.kind])} {mark}**{_plain(operation.name)}**" + (
+    options = " · ".join(editing.short(key, value) for key, value in operation.options.items())
+    return f"{_plain(editing.CALLS[operation.kind])} {mark}**{_plain(operation.name)}**" + (
         f" {_plain(options)}" if options else ""
     )
-
-
-def _value(key: str, value: str) -> str:
-    """An option in few letters, where its value alone says what it is."""
-    if key == "shape":
-        return f"[{value.replace('x', ', ')}]"
-    if key == "reuse":
-        return f"reuse={value}"
-    return "no aux" if key == "auxiliary_name_scope" else value
 
 
 def _plain(text: str) -> str:
@@ -112,7 +95,7 @@ def _plain(text: str) -> str:
 def _edit(operations: Operations, place: int, keep: Callable[[Operations | None], None], lesson: Texts) -> None:
     """The choices of one operation. What isn't accepted is not among them, or changes nothing."""
     operation = operations[place]
-    kinds = [kind for kind in CALLS if editing.NEW[kind].is_block == operation.is_block]
+    kinds = [kind for kind in editing.CALLS if editing.NEW[kind].is_block == operation.is_block]
 
     def change(**parts: Any) -> None:
         keep(editing.replaced(operations, place, replace(operation, **parts)))
@@ -126,7 +109,7 @@ def _edit(operations: Operations, place: int, keep: Callable[[Operations | None]
         options = {**operation.options, option: st.session_state[key]}
         change(options={name: options[name] for name in OPTIONS[operation.kind] if options.get(name)})
 
-    _choice("kind", place, lesson("editor.kind"), kinds, operation.kind, changed_kind, CALLS.__getitem__)
+    _choice("kind", place, lesson("editor.kind"), kinds, operation.kind, changed_kind, editing.CALLS.__getitem__)
     names = SCOPES if operation.is_block else NAMES
     _choice(
         "name",

@@ -12,10 +12,9 @@ from engine.engine import Engine, Request
 from lessons.language import Texts
 from lessons.lesson import Sweep
 from pages.parts.cells import versions_texts
+from pages.parts.charts import PLOTLY
 from pages.parts.filling import fill
 from pages.parts.running import Shown
-
-PLOTLY = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
 def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, own: Texts) -> None:

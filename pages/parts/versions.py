@@ -26,6 +26,7 @@ from lessons.versions.flavour import Flavour, flavours
 from lessons.versions.outcome import Kind, outcome
 from pages.parts.address import read_address, tell_problems, told
 from pages.parts.cells import COLORS, SIGNS, address, versions_texts
+from pages.parts.charts import PLOTLY
 from pages.parts.choice import choice
 from pages.parts.controls import chosen, control
 from pages.parts.filling import fill
@@ -42,7 +43,6 @@ EXPERIMENTS: Final[dict[str, tuple[Experiment[Any], tuple[str, ...]]]] = {
     **{lesson.name: (lesson.experiment, lesson.places + lesson.first) for lesson in CHOSEN},
     "fit": (FIT, ("replicas", "epochs", "repeats", "mode")),
 }
-PLOTLY: Final = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False}
 
 
 def versions_page(engine: Engine, words: Texts) -> None:

@@ -16,7 +16,6 @@ from lessons.placement.figure import PHASES, alternative, figure
 from lessons.placement.lesson import LESSON, remedy
 from lessons.placement.reading import Reading, process_of, read
 from lessons.placement.story import size, what_happened
-from tests.lessons.test_texts import loaded
 
 FOLDER = Path(__file__).parents[2] / "lessons" / "placement"
 ENGLISH = Texts(FOLDER, "en")
@@ -150,31 +149,6 @@ def test_every_run_is_drawn_and_told_in_both_languages(run_on: Callable[..., Tra
         assert LESSON.prediction.answers(run) == {"one"}
         assert read(run).placed
         assert changes == {"article": 2, "unused": 1, "none": 1, "old": 1}.get(link.name, 0)
-
-
-def test_every_setting_option_and_link_has_a_text() -> None:
-    for language in LANGUAGES:
-        texts = Texts(FOLDER, language)
-        for setting in PlacementSettings.declared():
-            assert texts(f"controls.{setting.name}.label")
-            assert texts(f"controls.{setting.name}.help")
-            for option in setting.choices:
-                assert texts(f"controls.{setting.name}.options.{option}.text")
-        for link in LESSON.guide:
-            assert texts(f"guide.{link.name}")
-            assert texts(f"guide.{link.name}_help")
-
-
-def test_no_text_is_for_a_setting_option_or_link_that_is_not_there() -> None:
-    declared = {setting.name: set(setting.choices) for setting in PlacementSettings.declared()}
-    links = {name for link in LESSON.guide for name in (link.name, f"{link.name}_help")}
-    for key in loaded(FOLDER, "en"):
-        if key.startswith("controls."):
-            _, name, kind, *option = key.split(".")
-            assert name in declared
-            assert kind != "options" or option[0] in declared[name], key
-        elif key.startswith("guide."):
-            assert key.removeprefix("guide.") in links
 
 
 def test_what_changes_nothing_is_named() -> None:

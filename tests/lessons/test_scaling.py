@@ -163,15 +163,6 @@ def test_curves_are_the_traces_values() -> None:
     assert list(distance.y) == [1e-9, None]  # nothing has no place on a logarithmic axis, and nan none at all
 
 
-def test_texts_for_every_setting() -> None:
-    for texts in TEXTS.values():
-        for setting in ScalingSettings.declared():
-            assert texts(f"controls.{setting.name}.label")
-            assert texts(f"controls.{setting.name}.help")
-            for option in setting.choices:
-                assert texts(f"controls.{setting.name}.options.{option}.text")
-
-
 def test_small_numbers() -> None:
     assert [small(value) for value in (0.0, 3.2e-7, 1.5, math.nan)] == ["0", "3·10⁻⁷", "1.5", "NaN"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from pathlib import Path
 from typing import get_args
 
@@ -61,6 +60,7 @@ def test_a_composite_moves_each_variable_by_its_own_rate() -> None:
 
 def test_a_deadlock_says_who_waits_for_what_and_why() -> None:
     told = story(crossed().end())
+    assert "nothing moved for" in told
     assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in told
     assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in told
     assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in told
@@ -111,27 +111,14 @@ def test_every_outcome_reason_and_cause_has_a_text() -> None:
     assert set(get_args(Outcome)) - {"stopped"} <= outcomes
 
 
-def test_every_setting_option_link_and_action_has_a_text_and_no_text_has_none() -> None:
-    declared = {setting.name: set(setting.choices) for setting in SyncReplicasSettings.declared()}
+def test_every_action_has_a_text_and_no_text_has_none() -> None:
     found = {
         action.name
         for settings in ({}, {"delays": f"{SLOW},{SLOW}", "kill_worker": "1"})
         for action in actions(SyncReplicasSettings.parse(settings))
     }
-    wanted = {f"controls.{name}.{part}" for name in declared for part in ("label", "help")}
-    wanted |= {f"controls.{name}.options.{option}.text" for name in declared for option in declared[name]}
-    wanted |= {f"guide.{link.name}{part}" for link in LESSON.guide for part in ("", "_help")}
-    wanted |= {f"actions.{name}{part}" for name in found for part in ("", "_help")}
-    texts = {key for key in loaded(FOLDER, "en") if key.split(".")[0] in ("controls", "guide", "actions")}
-    assert texts == wanted
-
-
-def test_chinese_sentences_have_chinese_punctuation() -> None:
-    for key, text in loaded(FOLDER, "zh").items():
-        outside_code = "".join(text.split("`")[::2]).replace("get_init_tokens_op()", "")
-        plain = "".join(part for part, *_ in string.Formatter().parse(outside_code))
-        if any("\u4e00" <= letter <= "\u9fff" for letter in plain):
-            assert not set(plain) & set(",;:?!()"), key
+    wanted = {f"actions.{name}{part}" for name in found for part in ("", "_help")}
+    assert {key for key in loaded(FOLDER, "en") if key.startswith("actions.")} == wanted
 
 
 def test_every_link_leads_somewhere_and_no_two_to_the_same() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.experiments.aggregation import AggregationSettings
 from lessons.aggregation.story import ERRORS
-from lessons.language import LANGUAGES, Language, Texts, negotiate, number
+from lessons.language import Language, Texts, negotiate, number
 
 FOLDERS = [folder.parent for folder in sorted((Path(__file__).parents[2] / "lessons").glob("*/en.toml"))]
 LESSON = Path(__file__).parents[2] / "lessons" / "aggregation"
@@ -42,36 +41,9 @@ def test_languages_have_the_same_keys_and_placeholders(folder: Path) -> None:
         assert placeholders(text) == placeholders(chinese[key]), key
 
 
-def test_every_setting_and_every_option_has_a_text() -> None:
-    for language in LANGUAGES:
-        texts = Texts(LESSON, language)
-        for setting in AggregationSettings.declared():
-            assert texts(f"controls.{setting.name}.label")
-            assert texts(f"controls.{setting.name}.help")
-            for option in setting.choices:
-                assert texts(f"controls.{setting.name}.options.{option}.text")
-
-
-def test_no_text_is_for_a_setting_or_option_that_is_not_there() -> None:
-    declared = {setting.name: set(setting.choices) for setting in AggregationSettings.declared()}
-    for key in loaded(LESSON, "en"):
-        if key.startswith("controls."):
-            _, name, kind, *option = key.split(".")
-            assert name in declared
-            assert kind != "options" or option[0] in declared[name], key
-
-
 def test_every_explained_error_has_a_text() -> None:
     texts = loaded(LESSON, "en")
     assert {f"story.error.{name}" for _, name in ERRORS} < set(texts)
-
-
-def test_chinese_sentences_have_chinese_punctuation() -> None:
-    for key, text in loaded(LESSON, "zh").items():
-        outside_code = "".join(text.split("`")[::2])
-        plain = "".join(part for part, *_ in string.Formatter().parse(outside_code))
-        if any("\u4e00" <= letter <= "\u9fff" for letter in plain):
-            assert not set(plain) & set(",;:?!()"), key
 
 
 def test_a_text_is_filled_in() -> None:

@@ -11,16 +11,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 # Without these, Chromium looks for its maker's servers at every start.
 QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
-
+# The first is the newest: a figure that is being replaced may stay for a moment.
+FIGURE = ".st-key-figure-now"
+FIRST_RUN = 90_000  # ms: TensorFlow may still have to be imported
+TOGGLED = 15_000
 # A loaded machine takes its time; what is there sooner is not waited for any longer.
 expect.set_options(timeout=30_000)
 
@@ -83,6 +86,51 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+class visitor:  # noqa: N801  used as a function
+    """A visitor with a browser of their own: nothing is shared with the others."""
+
+    def __init__(self, chromium: Browser, locale: str = "en-US", width: int = 1366, height: int = 768) -> None:
+        self.context: BrowserContext = chromium.new_context(locale=locale, viewport={"width": width, "height": height})
+
+    def __enter__(self) -> Page:
+        return self.context.new_page()
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+def shows(page: Page, *values: str, name: str = "now", timeout: int = TOGGLED) -> None:
+    """Wait until the copies in the figure end with these values, and these only."""
+    page.wait_for_function(
+        """([name, values]) => {
+            const all = document.querySelectorAll(`.st-key-figure-${name} svg text`);
+            const texts = [...all].map(text => text.textContent);
+            const copies = texts.filter(text => text.includes('→')).map(text => text.split('→')[1].trim());
+            return JSON.stringify(copies) === JSON.stringify(values);
+        }""",
+        arg=[name, list(values)],
+        timeout=timeout,
+    )
+
+
+def pick(page: Page, option: str) -> None:
+    page.get_by_role("radio", name=option, exact=True).click()
+
+
+def query(page: Page) -> str:
+    search: str = page.evaluate("location.search")
+    return search
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def fits_every_window(page: Page) -> None:
     """Fails where something makes the page wider than a laptop's, a projector's or a telephone's window."""
     for width, height in ((1366, 768), (1920, 1080), (390, 844)):
@@ -96,3 +144,17 @@ def figure_texts(page: Page, name: str = "now") -> list[str]:
     """Every text in the figure, as it stands."""
     texts = page.locator(f".st-key-figure-{name} svg text").all_text_contents()
     return [text.replace("\xa0", " ").strip() for text in texts if text.strip()]
+
+
+def no_text_lies_on_another(page: Page) -> None:
+    """Fails where two texts of the figure that can be seen cover each other."""
+    boxes = page.evaluate(
+        """() => [...document.querySelectorAll('.st-key-figure-now svg text')]
+            .filter(text => text.textContent.trim() && getComputedStyle(text).opacity > 0)
+            .map(text => ({text: text.textContent, ...text.getBoundingClientRect().toJSON()}))"""
+    )
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            across = min(one["right"], other["right"]) - max(one["left"], other["left"])
+            down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+            assert across <= 1 or down <= 4, f"{one['text']!r} on {other['text']!r}"

@@ -2,91 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.pages.browser import browser, chromium_path, figure_texts, fits_every_window, free_port, serve, serving
+from tests.pages.browser import (
+    FIGURE,
+    FIRST_RUN,
+    figure_texts,
+    fits_every_window,
+    free_port,
+    no_text_lies_on_another,
+    pick,
+    query,
+    serve,
+    serving,
+    shows,
+    until,
+    visitor,
+)
 
 pytestmark = pytest.mark.browser
-# The first is the newest: a figure that is being replaced may stay for a moment.
-FIGURE = ".st-key-figure-now"
-FIRST_RUN = 90_000  # ms: TensorFlow may still have to be imported
-TOGGLED = 15_000
 CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]+$")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if chromium_path() is None:
-        message = "no Chromium on PATH (Debian: apt-get install chromium fonts-noto-cjk)"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The app, already visited once."""
-    with serving(free_port()) as address:
-        yield address
-
-
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    with visitor(chromium) as page:
-        yield page
-
-
-class visitor:  # noqa: N801  used as a function
-    """A visitor with a browser of their own: nothing is shared with the others."""
-
-    def __init__(self, chromium: Browser, locale: str = "en-US", width: int = 1366, height: int = 768) -> None:
-        self.context: BrowserContext = chromium.new_context(locale=locale, viewport={"width": width, "height": height})
-
-    def __enter__(self) -> Page:
-        return self.context.new_page()
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-
-
-def shows(page: Page, *values: str, name: str = "now", timeout: int = TOGGLED) -> None:
-    """Wait until the copies in the figure end with these values, and these only."""
-    page.wait_for_function(
-        """([name, values]) => {
-            const all = document.querySelectorAll(`.st-key-figure-${name} svg text`);
-            const texts = [...all].map(text => text.textContent);
-            const copies = texts.filter(text => text.includes('→')).map(text => text.split('→')[1].trim());
-            return JSON.stringify(copies) === JSON.stringify(values);
-        }""",
-        arg=[name, list(values)],
-        timeout=timeout,
-    )
-
-
-def pick(page: Page, option: str) -> None:
-    page.get_by_role("radio", name=option, exact=True).click()
-
-
-def query(page: Page) -> str:
-    search: str = page.evaluate("location.search")
-    return search
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 # ------------------------------------------------------------------------------------------------ the first visit
@@ -294,16 +235,7 @@ def test_text_in_the_figure_does_not_overlap(chromium: Browser, address: str) ->
         with visitor(chromium, width=width, height=844) as page:
             page.goto(f"{address}/aggregation?replicas=4&route=optimizer&steps=3")
             shows(page, *["−2"] * 4, timeout=FIRST_RUN)  # 1 - 3 * (0.1 + 0.2 + 0.3 + 0.4)
-            boxes = page.evaluate(
-                """() => [...document.querySelectorAll('.st-key-figure-now svg text')]
-                    .filter(text => text.textContent.trim() && getComputedStyle(text).opacity > 0)
-                    .map(text => ({text: text.textContent, ...text.getBoundingClientRect().toJSON()}))"""
-            )
-            for number, one in enumerate(boxes):
-                for other in boxes[number + 1 :]:
-                    across = min(one["right"], other["right"]) - max(one["left"], other["left"])
-                    down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
-                    assert across <= 1 or down <= 4, f"at {width}: {one['text']!r} on {other['text']!r}"
+            no_text_lies_on_another(page)
 
 
 # ------------------------------------------------------------------------------------------------ the end

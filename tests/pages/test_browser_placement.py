@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.pages.browser import figure_texts, free_port, serving
-from tests.pages.test_browser import FIRST_RUN, chromium, until, visitor
+from tests.pages.browser import FIRST_RUN, figure_texts, until
 
-__all__ = ["chromium"]
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving(free_port()) as address:
-        yield address
-
-
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    with visitor(chromium) as page:
-        yield page
 
 
 def says(page: Page, text: str, timeout: int = FIRST_RUN) -> None:

@@ -7,9 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.pages.test_browser import FIRST_RUN, address, chromium, page, pick, query, visitor
+from tests.pages.browser import FIRST_RUN, pick, query, visitor
 
-__all__ = ["address", "chromium", "page"]  # fixtures for the tests here too
 pytestmark = pytest.mark.browser
 # Streamlit keeps what was displaced, hidden, until the script has ended.
 FINAL = ".st-key-figure-now:not([data-retained])"

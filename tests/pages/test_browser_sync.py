@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.pages.browser import browser, chromium_path, fits_every_window, free_port, serving
+from tests.pages.browser import fits_every_window
 
 pytestmark = pytest.mark.browser
 FIRST_RUN = 120_000  # ms: TensorFlow may still have to be imported
@@ -17,16 +14,12 @@ LIVE, DONE = "[class*='st-key-live-now']", ".st-key-figure-now"
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    """The app, and one visitor who has been there once."""
-    if chromium_path() is None:
-        message = "no Chromium on PATH (Debian: apt-get install chromium fonts-noto-cjk)"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    with serving(free_port()) as address, browser() as chromium:
-        page = visitor(chromium, address)
-        page.goto(f"{address}/sync_replicas?steps=2")
-        expect(page.locator(DONE)).to_be_visible(timeout=FIRST_RUN)
-        yield page
+def page(chromium: Browser, address: str) -> Page:
+    """One visitor for all tests, who has been there once."""
+    page = visitor(chromium, address)
+    page.goto(f"{address}/sync_replicas?steps=2")
+    expect(page.locator(DONE)).to_be_visible(timeout=FIRST_RUN)
+    return page
 
 
 def visitor(chromium: Browser, address: str) -> Page:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.pages.browser import figure_texts, free_port, serving
-from tests.pages.test_browser import FIRST_RUN, TOGGLED, chromium, query, until, visitor
+from tests.pages.browser import (
+    FIRST_RUN,
+    TOGGLED,
+    figure_texts,
+    no_text_lies_on_another,
+    query,
+    until,
+    visitor,
+)
 
-__all__ = ["chromium"]  # a fixture for each test here too
 pytestmark = pytest.mark.browser
 LONG = "scope:my_variable_scope,scope:my_variable_scope,get:var1:shape=4x2:partitioner=fixed_size_2,variable:w,op:w"
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving(free_port()) as address:
-        yield address
 
 
 def says(page: Page, text: str, timeout: int = TOGGLED) -> None:
@@ -81,13 +79,4 @@ def test_nothing_is_wider_than_the_window_and_no_text_lies_on_another(
         page.goto(f"{address}/variable_scope?operations={LONG}")
         says(page, "w_1:0", timeout=FIRST_RUN)
         assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
-        boxes = page.evaluate(
-            """() => [...document.querySelectorAll('.st-key-figure-now svg text')]
-                .filter(text => text.textContent.trim() && getComputedStyle(text).opacity > 0)
-                .map(text => ({text: text.textContent, ...text.getBoundingClientRect().toJSON()}))"""
-        )
-        for number, one in enumerate(boxes):
-            for other in boxes[number + 1 :]:
-                across = min(one["right"], other["right"]) - max(one["left"], other["left"])
-                down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
-                assert across <= 1 or down <= 4, f"at {width}: {one['text']!r} on {other['text']!r}"
+        no_text_lies_on_another(page)

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.pages.browser import fits_every_window, free_port, serving
-from tests.pages.test_browser import FIGURE, FIRST_RUN, chromium, pick, query, shows, until, visitor
+from tests.pages.browser import (
+    FIGURE,
+    FIRST_RUN,
+    fits_every_window,
+    pick,
+    query,
+    shows,
+    until,
+    visitor,
+)
 
-__all__ = ["chromium"]
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 ALL_VERSIONS = 240_000  # ms: four TensorFlows may have to be imported, on two cores
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving(free_port()) as address:
-        yield address
-
-
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    with visitor(chromium) as page:
-        yield page
 
 
 def version(page: Page, name: str) -> None:
