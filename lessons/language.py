@@ -1,27 +1,40 @@
-"""The languages of the app: which one a visitor gets, its texts, and how numbers are written."""
+"""The languages of the app: which one a visitor gets, its texts, and how numbers are written.
+
+A language is the files `*.toml` of its code: lessons/texts/{code}.toml, which names it and has what lessons share, and
+one in the folder of each lesson. Nothing else knows which languages there are.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
+from babel import Locale
 from babel.core import negotiate_locale
+from babel.lists import format_list
 
-Language = Literal["en", "zh"]
-LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+Language = str  # the code that its files are named by: "en"
+SHARED: Final = Path(__file__).parent / "texts"  # what several lessons, or pages, say alike
+FALLBACK: Final[Language] = "en"  # for whose browser asks for none of these
+LANGUAGES: Final[tuple[Language, ...]] = tuple(
+    sorted((file.stem for file in SHARED.glob("*.toml")), key=lambda code: (code != FALLBACK, code))
+)
 
 MINUS = "−"  # a real minus sign: as wide as a digit, never a line break after it
+# Between a Han character and a letter, digit or code: a narrow gap, as in all texts here, which Babel leaves out.
+_BESIDE_HAN = re.compile(r"(?<=[\u4e00-\u9fff])(?=[!-~])|(?<=[!-~])(?=[\u4e00-\u9fff])")
 _NOISE = 1e-5  # what is smaller is what float32 arithmetic leaves of 0, for values around 1
 
 
 def negotiate(accepted: str | None) -> Language:
     """The language for a browser's locale ("zh-CN") or Accept-Language list ("fr;q=0.9, zh-TW;q=0.8"); else
-    "en"."""
+    FALLBACK."""
     wanted: list[tuple[float, str]] = []
     for part in (accepted or "").split(","):
         tag, _, quality = part.partition(";")
@@ -32,12 +45,12 @@ def negotiate(accepted: str | None) -> Language:
         if tag.strip() and weight > 0:
             wanted.append((weight, tag.strip().lower().replace("_", "-")))
     tags = [tag for _, tag in sorted(wanted, key=lambda pair: -pair[0])]  # stable: equal weights keep their order
-    return "zh" if negotiate_locale(tags, LANGUAGES, sep="-") == "zh" else "en"
+    return negotiate_locale(tags, LANGUAGES, sep="-") or FALLBACK
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that a folder keeps in one language: `Texts(folder, "en")("controls.replicas.label")`."""
+    """The texts of a folder in one language, and behind them the shared ones: `Texts(folder, "en")("page.code")`."""
 
     folder: Path
     language: Language
@@ -45,13 +58,21 @@ class Texts:
     def __call__(self, key: str, **values: object) -> str:
         """The text under a dotted key, its {placeholders} filled in.
 
-        Raises KeyError, naming key and file, for a key that is not there or names a table, and for a
+        A text may be a table of plural forms, of which `count` among the values chooses one: `one = "{count} step"`
+        and `other = "{count} steps"`, under the names of CLDR's plural rules; a language has those it needs.
+
+        Raises KeyError, naming key and file, for a key that is not there or names another table, and for a
         placeholder that got no value.
         """
         file = self.folder / f"{self.language}.toml"
-        text: Any = _load(file)
-        for part in key.split("."):
-            text = text.get(part) if isinstance(text, dict) else None
+        text = _find(file, key)
+        if text is None and self.folder != SHARED:
+            text = _find(SHARED / file.name, key)
+        if isinstance(text, dict) and is_plural(text):
+            if "count" not in values:
+                raise KeyError(f"{key} in {file}: no count to choose a plural form by")
+            form = _locale(self.language).plural_form(float(str(values["count"])))
+            text = text.get(form, text["other"])
         if not isinstance(text, str):
             raise KeyError(f"{key} in {file}")
         try:
@@ -59,12 +80,40 @@ class Texts:
         except (KeyError, IndexError) as missing:
             raise KeyError(f"{key} in {file}: no value for {missing}") from None
 
+    def list(self, parts: Iterable[str]) -> str:
+        """The parts as a list in a sentence: "a, b and c"."""
+        return _BESIDE_HAN.sub(" ", format_list([*parts], locale=_locale(self.language)))
 
-def joined(parts: Sequence[str], texts: Texts) -> str:
-    """The parts as a list in a sentence: a, b and c."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return texts("list.comma").join(parts[:-1]) + texts("list.last") + parts[-1]
+    def items(self, items: Iterable[str]) -> str:
+        """Things side by side, in no sentence: "a, b, c"."""
+        return self("language.between_items").join(items)
+
+    def sentences(self, sentences: Iterable[str]) -> str:
+        """Sentences one after the other, as this language sets them."""
+        return self("language.between_sentences").join(sentences)
+
+
+def is_plural(table: Mapping[str, Any]) -> bool:
+    """True for a table of the plural forms of one text."""
+    return "other" in table and set(table) <= {"zero", "one", "two", "few", "many", "other"}
+
+
+def languages_by_name() -> dict[Language, str]:
+    """Each language's code, and its name in itself."""
+    return {language: Texts(SHARED, language)("language.name") for language in LANGUAGES}
+
+
+@cache
+def _locale(language: Language) -> Locale:
+    return Locale.parse(Texts(SHARED, language)("language.locale"))
+
+
+def _find(file: Path, key: str) -> Any:
+    """The text or table under a dotted key, None where there is none."""
+    found: Any = _load(file)
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
 @cache

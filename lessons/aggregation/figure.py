@@ -97,7 +97,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
         )
     ]
     if step:
-        comma = texts("list.comma")
+        comma = texts("language.between_items")
         parts.append(texts("alternative.sent", gradients=comma.join(_texts(step.gradients))))
         parts.append(texts(f"alternative.{'equal' if step.equal else 'differ'}", copies=comma.join(_copies(step))))
         if step.read is not None and reading.on_read:
@@ -111,7 +111,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
             if reading.failure.step
             else texts("alternative.failure_at_creation", kind=_kind(reading, texts))
         )
-    return texts("list.sentence").join(parts)
+    return texts.sentences(parts)
 
 
 def _copies(step: Step) -> list[str]:

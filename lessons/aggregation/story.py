@@ -165,12 +165,10 @@ class _Story:
         if odd := [count for count in counts if not count.as_expected]:
             return texts(
                 "story.counters.odd",
-                found=self._join([f"{count.name} {'/'.join(map(number, count.copies))}" for count in odd]),
-                expected=self._join([number(count.expected) for count in odd]),
+                found=self.texts.list([f"{count.name} {'/'.join(map(number, count.copies))}" for count in odd]),
+                expected=self.texts.list([number(count.expected) for count in odd]),
             )
-        steps = texts(
-            "story.counters.steps_one" if step.number == 1 else "story.counters.steps_many", steps=step.number
-        )
+        steps = texts("count.steps", count=step.number)
         if self.reading.route == "cross_replica":
             return texts("story.counters.once", steps=step.number)
         total = step.count("SUM")
@@ -182,7 +180,7 @@ class _Story:
             sum=number(total.value),
             steps=steps,
             replicas=self.replicas,
-            right=self._join([f"`{name}`" if "." in name else name for name in right]),
+            right=self.texts.list([f"`{name}`" if "." in name else name for name in right]),
         )
 
     def _failure(self, failure: Failure) -> list[str]:
@@ -213,13 +211,7 @@ class _Story:
         return [where, meaning]
 
     def _list(self, values: Values | Sequence[float]) -> str:
-        return self._join(["?" if value is None else number(value) for value in values])
+        return self.texts.list(["?" if value is None else number(value) for value in values])
 
     def _rules(self, rules: Sequence[str]) -> str:
-        return self._join([self.texts(f"story.rules.{rule}") for rule in rules], "story.rules.last")
-
-    def _join(self, parts: Sequence[str], last: str = "list.last") -> str:
-        """The parts as a list in a sentence: a, b and c."""
-        if len(parts) < 2:
-            return "".join(parts)
-        return self.texts("list.comma").join(parts[:-1]) + self.texts(last) + parts[-1]
+        return self.texts.list(self.texts(f"story.rules.{rule}") for rule in rules)

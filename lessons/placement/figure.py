@@ -49,10 +49,10 @@ def alternative(reading: Reading, texts: Texts) -> str:
     told = []
     for process in reading.processes:
         held = [f"{copy.variable} ({size(copy.bytes)})" for copy in reading.copies if copy.process == process]
-        what = texts("list.comma").join(held) or texts("alternative.nothing")
+        what = texts.items(held) or texts("alternative.nothing")
         told.append(texts("alternative.holds", process=name(process, texts), what=what))
     told.append(texts("alternative.outcome", outcome=outcome(reading, texts)))
-    return texts("list.sentence").join(told)
+    return texts.sentences(told)
 
 
 def outcome(reading: Reading, texts: Texts) -> str:
@@ -207,7 +207,7 @@ class _Drawing:
                 text = texts("figure.writes", value=number(max(reading.written.values())))
             elif worker in reading.read and phase == "read":
                 values = sorted(set(reading.read[worker].values()))
-                text = texts("figure.reads", value=texts("list.comma").join(map(number, values)))
+                text = texts("figure.reads", value=texts.items(map(number, values)))
             points.add(x, y, f"{'&nbsp;' * 4}<b>{text}</b>" if text else "", ink=INK, pixels=14, anchor="middle right")
         ends = self._ends(phase)
         text = outcome(reading, texts) if ends else texts(f"figure.phase.{phase}")

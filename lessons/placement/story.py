@@ -32,7 +32,7 @@ def _placement(reading: Reading, texts: Texts) -> list[str]:
         told.append(texts("story.unplaced.local"))
     else:
         told.append(texts("story.unplaced.by_name", version=reading.tensorflow))
-    loads = texts("list.comma").join(
+    loads = texts.items(
         texts("story.load", process=name(process, texts), bytes=size(reading.bytes_on(process)))
         for process in reading.processes
         if process in holders or process[0] == "ps"
@@ -48,9 +48,9 @@ def _sharing(reading: Reading, texts: Texts) -> list[str]:
     return [
         texts(
             f"story.{reading.outcome}",
-            workers=texts("list.comma").join(name(("worker", worker), texts) for worker in reading.read),
+            workers=texts.items(name(("worker", worker), texts) for worker in reading.read),
             written=number(max(reading.written.values())),
-            values=texts("list.comma").join(number(value) for value in values),
+            values=texts.items(number(value) for value in values),
         )
     ]
 

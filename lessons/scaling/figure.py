@@ -95,7 +95,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
                   reference=number(last.reference_loss)),
             texts("alternative.distance", distance=small(last.distance), farthest=small(reading.farthest)),
         ]  # fmt: skip
-    return texts("list.sentence").join([*told, headline(reading, texts)])
+    return texts.sentences([*told, headline(reading, texts)])
 
 
 def small(value: float) -> str:

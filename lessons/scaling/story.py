@@ -19,7 +19,7 @@ def what_happened(reading: Reading, texts: Texts) -> list[str]:
 
 
 def _first(reading: Reading, first: Step, texts: Texts) -> str:
-    comma = texts("list.comma")
+    comma = texts("language.between_items")
     return texts(
         "story.first_one" if reading.replicas == 1 else "story.first",
         gradients=comma.join(number(round(value, 4)) for value in first.gradients),
@@ -74,7 +74,7 @@ def _besides(reading: Reading, texts: Texts) -> list[str]:
             texts(
                 f"story.uneven.{settings['last_batch'] if settings['loss'] == 'global_mean' else settings['loss']}",
                 step=uneven.number,
-                examples=texts("list.comma").join(map(str, uneven.examples)),
+                examples=texts.items(map(str, uneven.examples)),
                 present=sum(uneven.examples),
                 batch=reading.global_batch,
                 factor=number(round(sum(uneven.examples) / reading.global_batch, 3)),

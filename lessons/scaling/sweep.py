@@ -95,7 +95,7 @@ def alternative(traces: Mapping[int, Trace], texts: Texts) -> str:
                 loss="?" if loss is None else number(round(loss, 3)),
             )
         )
-    return texts("list.sentence").join(told)
+    return texts.sentences(told)
 
 
 def _loss(trace: Trace) -> float | None:

@@ -112,7 +112,7 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """What the figure shows, in words, for those who cannot see it."""
-    comma = texts("list.comma")
+    comma = texts("language.between_items")
     told = [
         texts(
             "alternative.place",
@@ -135,7 +135,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
     ]
     last, failure = reading.last, reading.failure
     if last:
-        steps = texts("story.steps_one" if last.number == 1 else "story.steps_many", steps=last.number)
+        steps = texts("count.steps", count=last.number)
         told.append(texts("alternative.copies", steps=steps, copies=comma.join(number(copy) for copy in last.after)))
     if failure is None:
         told.append(texts("alternative.outcome", outcome=_outcome(reading, texts).lstrip("✓≠ ")))
@@ -144,7 +144,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
         told.append(texts(f"alternative.{key}", kind=failure.kind, step=failure.step, line=failure.line or "?"))
     else:
         told.append(texts("alternative.stopped", kind=texts(f"status.{failure.kind}")))
-    return texts("list.sentence").join(told)
+    return texts.sentences(told)
 
 
 def _outcome(reading: Reading, texts: Texts) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from lessons.language import Texts, joined, number
+from lessons.language import Texts, number
 from lessons.scope_placement.reading import Birth, Failure, Reading, Step
 from lessons.scope_placement.remedy import past_mending, remedy
 
@@ -21,7 +21,7 @@ def what_happened(reading: Reading, texts: Texts) -> list[str]:
 def change_in_words(change: Mapping[str, str], texts: Texts, *, code: bool = True) -> str:
     """Settings as they are written everywhere: `model_scope=in` and `optimizer_scope=in`."""
     mark = "`" if code else ""
-    return joined([f"{mark}{name}={value}{mark}" for name, value in change.items()], texts)
+    return texts.list([f"{mark}{name}={value}{mark}" for name, value in change.items()])
 
 
 class _Story:
@@ -135,7 +135,7 @@ class _Story:
         return "trained" if self.reading.merges == ("sum",) else "trained_unsure"
 
     def _steps(self, steps: int) -> str:
-        return self.texts("story.steps_one" if steps == 1 else "story.steps_many", steps=steps)
+        return self.texts("count.steps", count=steps)
 
     # ---- errors ----
 
@@ -164,7 +164,7 @@ class _Story:
     # ---- words ----
 
     def _list(self, parts: Sequence[str]) -> str:
-        return joined(parts, self.texts)
+        return self.texts.list(parts)
 
     def _numbers(self, values: Iterable[float]) -> str:
         return self._list([number(value) for value in values])

@@ -88,8 +88,8 @@ def alternative(reading: Reading, texts: Texts) -> str:
         for variable, value in reading.weights.items()
     ]
     head, details = _outcome(reading, texts)
-    told.append(texts("alternative.outcome", outcome=texts("list.comma").join([head.lstrip("✓≠✕■ "), *details])))
-    return texts("list.sentence").join(told)
+    told.append(texts("alternative.outcome", outcome=texts.items([head.lstrip("✓≠✕■ "), *details])))
+    return texts.sentences(told)
 
 
 def _counted(reading: Reading, texts: Texts) -> str:
@@ -109,7 +109,7 @@ def _updates(updates: dict[str, int]) -> str:
 
 def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
     """What came of the run, and what there is to say of it, a short line each."""
-    outcome, updates, comma = reading.outcome, _updates(reading.updates()), texts("list.comma")
+    outcome, updates, comma = reading.outcome, _updates(reading.updates()), texts("language.between_items")
     if outcome == "running":
         return texts("figure.outcome.running"), []
     if outcome == "deadlock":
@@ -493,7 +493,7 @@ class _Drawing:
             if self.reading.optimizers == 1:
                 return texts("figure.doing.stuck")
             missing = [self.variables[optimizer] for optimizer in deadlock.stuck[worker.name]]
-            return texts("figure.doing.stuck_for", variables=texts("list.comma").join(missing))
+            return texts("figure.doing.stuck_for", variables=texts.items(missing))
         if step.end is not None and step.end <= t:
             return texts("figure.doing.done", step=step.number)
         if step.pushed is not None and step.pushed <= t:

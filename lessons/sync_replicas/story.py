@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lessons.language import Texts, joined, number
+from lessons.language import Texts, number
 from lessons.sync_replicas.reading import Deadlock, Failure, Reading, close
 from lessons.sync_replicas.remedy import remedy
 
@@ -237,13 +237,13 @@ class _Story:
         return self._list([f"`{self.reading.variables[number]}`" for number in numbers])
 
     def _workers(self, count: int) -> str:
-        return self.texts("story.workers_one" if count == 1 else "story.workers_many", count=count)
+        return self.texts("count.workers", count=count)
 
     def _averages(self, count: int) -> str:
-        return self.texts("story.averages_one" if count == 1 else "story.averages_many", count=count)
+        return self.texts("count.averages", count=count)
 
     def _updates(self, count: int) -> str:
-        return self.texts("story.updates_one" if count == 1 else "story.updates_many", count=count)
+        return self.texts("count.updates", count=count)
 
     def _list(self, parts: Sequence[str]) -> str:
-        return joined(parts, self.texts)
+        return self.texts.list(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.experiments.sync_replicas import SyncReplicasSettings
 from engine.trace import Trace
-from lessons.language import Texts, joined, number
+from lessons.language import Texts, number
 from lessons.sync_replicas.reading import Reading, read
 
 SAME = ("workers", "steps", "optimizers", "gradients", "learning_rate", "momentum")  # settings that both have
@@ -43,7 +43,7 @@ def sentences(before: Trace, now: Trace, texts: Texts) -> list[str]:
             f"successor.{strategy}",
             gradients=gradients,
             updates=now.start["settings"]["steps"],
-            weights=joined(list(end.values()), texts),
+            weights=texts.list(list(end.values())),
         )
     ]
     if reading.sync and reading.pushes:

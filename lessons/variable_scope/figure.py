@@ -79,11 +79,11 @@ def alternative(reading: Reading, texts: Texts) -> str:
         else:
             told.append(texts("alternative.made", variable=item.statement.variable, name=item.name or "–"))
     for step, values in enumerate(reading.values):
-        held = texts("list.comma").join(f"{name} {value_in_words(value)}" for name, value in values.items())
+        held = texts.items(f"{name} {value_in_words(value)}" for name, value in values.items())
         told.append(texts(f"alternative.{'after' if step else 'before'}", values=held))
     if reading.failure:
         told.append(texts("alternative.failure", kind=reading.failure.kind, line=reading.failure.line or "?"))
-    return texts("list.sentence").join(told)
+    return texts.sentences(told)
 
 
 def _called(item: Item) -> str:

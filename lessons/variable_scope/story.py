@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lessons.language import Texts, number
 from lessons.variable_scope.reading import Item, Reading, short
@@ -25,13 +25,13 @@ def _sharing(reading: Reading, texts: Texts) -> Iterator[str]:
     for root, items in reading.objects.items():
         if len(items) > 1:
             others = [f"`{item.statement.variable}`" for item in items[1:]]
-            yield texts("story.same", names=joined(others, texts), root=f"`{root}`", name=f"`{items[0].name}`")
+            yield texts("story.same", names=texts.list(others), root=f"`{root}`", name=f"`{items[0].name}`")
     by_name: dict[str, list[str]] = {}
     for root, items in reading.objects.items():
         by_name.setdefault(items[0].name, []).append(f"`{root}`")
     for name, roots in by_name.items():
         if len(roots) > 1:
-            yield texts("story.apart", names=joined(roots, texts), name=f"`{name}`")
+            yield texts("story.apart", names=texts.list(roots), name=f"`{name}`")
     if any(len(roots) > 1 for roots in by_name.values()):
         yield texts("story.eager")
 
@@ -58,7 +58,7 @@ def _names(reading: Reading, texts: Texts) -> Iterator[str]:
             yield texts("story.ignored", name=f"`{item.name}`")
         if operation.kind == "get" and item.event and len(event["parts"]) > 1 and not item.shared:
             parts = [f"`{part}`" for part in event["parts"]]
-            yield texts("story.parts", variable=f"`{item.statement.variable}`", parts=joined(parts, texts))
+            yield texts("story.parts", variable=f"`{item.statement.variable}`", parts=texts.list(parts))
     losses = reading.collections.get("regularization_losses", ())
     if losses:
         yield texts("story.losses", count=len(losses))
@@ -84,7 +84,7 @@ def _writing(reading: Reading, texts: Texts) -> Iterator[str]:
     root = next(item.root for item in reading.variables if item.statement.variable == written)
     others = [f"`{i.statement.variable}`" for i in reading.objects[root] if i.statement.variable != written]
     key = "written_shared" if others else "written"
-    yield texts(f"story.{key}", variable=f"`{written}`", others=joined(others, texts))
+    yield texts(f"story.{key}", variable=f"`{written}`", others=texts.list(others))
 
 
 def _device(reading: Reading, texts: Texts) -> Iterator[str]:
@@ -104,13 +104,6 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
     message = " ".join(failure.message.replace("`", "'").split())[:_LONGEST_MESSAGE]
     eager = "_eager" if reading.eager and key == "no_shape" else ""
     return [where, texts(f"story.error.{key}{eager}", version=reading.tensorflow, message=f"`{message}`")]
-
-
-def joined(parts: Sequence[str], texts: Texts) -> str:
-    """The parts as a list in a sentence: a, b and c."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return texts("list.comma").join(parts[:-1]) + texts("list.last") + parts[-1]
 
 
 def value_in_words(value: object) -> str:

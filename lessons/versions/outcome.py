@@ -101,7 +101,7 @@ def _of_placement(trace: Trace, texts: Texts) -> Outcome:
     homes: dict[str, list[str]] = {}
     for job, index in reading.uses.get(0, {}).values():
         homes.setdefault(job, []).append(str(index))
-    detail = " · ".join(f"{job} {texts('list.comma').join(indices)}" for job, indices in homes.items())
+    detail = " · ".join(f"{job} {texts.items(indices)}" for job, indices in homes.items())
     kind: Kind = "right" if reading.outcome in ("shared", "alone") else "odd"
     return Outcome(kind, texts(f"outcome.placement.{reading.outcome}"), detail)
 
@@ -165,4 +165,4 @@ def _values(values: Sequence[float], texts: Texts) -> str:
     told = [number(value) for value in values]
     if len(told) > MANY and len(set(told)) == 1:
         return texts("outcome.each", value=told[0], count=len(told))
-    return texts("list.comma").join(told)
+    return texts.items(told)

@@ -119,7 +119,7 @@ def alternative(points: Sequence[Point], texts: Texts) -> str:
     for point in points:
         last, long = point.last, point.first_of_long
         if last is not None and long is not None:
-            copies = texts("list.comma").join(number(copy) for copy in last.copies)
+            copies = texts.items(number(copy) for copy in last.copies)
             told.append(
                 texts(
                     "timeline.alternative_point",
@@ -129,7 +129,7 @@ def alternative(points: Sequence[Point], texts: Texts) -> str:
                     long=number(long.loss),
                 )
             )
-    return texts("list.sentence").join(told)
+    return texts.sentences(told)
 
 
 def verdict(point: Point, texts: Texts) -> str:
@@ -143,7 +143,7 @@ def verdict(point: Point, texts: Texts) -> str:
     else:
         weight = "right"
     loss = "nan" if not math.isfinite(long.loss) else "right" if last.loss_right else "first"
-    return texts("list.sentence").join([texts(f"timeline.weight.{weight}"), texts(f"timeline.told.{loss}")])
+    return texts.sentences([texts(f"timeline.weight.{weight}"), texts(f"timeline.told.{loss}")])
 
 
 def _epoch(trace: Trace | None, place: int) -> Epoch | None:

@@ -261,7 +261,7 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
 
 def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
     st.subheader(words("page.happened"), anchor=False)
-    st.markdown(" ".join(lesson.story(trace, own)) if own.language == "en" else "".join(lesson.story(trace, own)))
+    st.markdown(own.sentences(lesson.story(trace, own)))
     mend(lesson, trace, words)
     if trace.error is not None:
         # TensorFlow's own words, whole; what they mean has been said above.
@@ -324,7 +324,7 @@ def _code(lesson: AnyLesson, shown: Shown, words: Texts) -> None:
         )
         note = words("code.about", file=f"{lesson.name}.py")
         if changed:
-            note += " " + words("code.marked_one" if len(changed) == 1 else "code.marked", count=len(changed))
+            note += " " + words("code.marked", count=len(changed))
         st.caption(note, width="stretch")
     raised = trace.error["line"] if trace.error else None
     st.html(program_html(program, changed, raised, words("code.reporting")))

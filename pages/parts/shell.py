@@ -7,12 +7,11 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from lessons.language import LANGUAGES, Language, Texts, negotiate
+from lessons.language import LANGUAGES, SHARED, Language, Texts, languages_by_name, negotiate
 from pages.parts.address import tell_unknown
 
 ROOT = Path(__file__).parents[2]
 LESSONS = ("aggregation", "scaling", "scope_placement", "variable_scope", "placement", "sync_replicas")
-LANGUAGE_NAMES: dict[str, str] = {"en": "English", "zh": "中文"}
 OPENED = "opened_through_app"
 CHOSEN_LANGUAGE = "chosen_language"
 ICON = ROOT / "pages" / "parts" / "icon.svg"
@@ -21,7 +20,7 @@ STYLE = ROOT / "pages" / "parts" / "style.css"
 
 def texts(language: Language | None = None) -> Texts:
     """The app-wide texts, in the visitor's language."""
-    return Texts(ROOT / "lessons" / "texts", language or chosen_language())
+    return Texts(SHARED, language or chosen_language())
 
 
 def lesson_texts(lesson: str) -> Texts:
@@ -52,10 +51,10 @@ def choose_language() -> Language:
     st.session_state["language"] = language
     with st.container(key="language-switch"):
         st.segmented_control(
-            "Language · 语言",
+            " · ".join(texts(each)("language.word") for each in LANGUAGES),
             LANGUAGES,
             required=True,
-            format_func=LANGUAGE_NAMES.__getitem__,
+            format_func=languages_by_name().__getitem__,
             key="language",
             on_change=_keep_language,
             label_visibility="collapsed",

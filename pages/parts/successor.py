@@ -40,7 +40,7 @@ def successor(what: Successor, request: Request, before: Trace, words: Texts, ow
         st.code(f"{shown.trace.error['type']}: {shown.trace.error['message'].strip()}", language=None, wrap_lines=True)
     else:
         told = what.sentences(before, shown.trace, own)
-        st.markdown(" ".join(told) if own.language == "en" else "".join(told))
+        st.markdown(own.sentences(told))
         columns = {name: list(values) for name, values in what.table(before, shown.trace, own).items()}
         st.table(columns, border="horizontal", alt=own("successor.title"))
     name = f"{what.experiment.name}.py"

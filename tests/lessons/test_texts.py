@@ -9,20 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from babel import Locale
 
 from lessons.aggregation.story import ERRORS
-from lessons.language import Language, Texts, negotiate, number
+from lessons.language import LANGUAGES, SHARED, Language, Texts, is_plural, languages_by_name, negotiate, number
 
 FOLDERS = [folder.parent for folder in sorted((Path(__file__).parents[2] / "lessons").glob("*/en.toml"))]
 LESSON = Path(__file__).parents[2] / "lessons" / "aggregation"
 
 
 def flat(table: dict[str, Any], path: str = "") -> dict[str, str]:
-    """Dotted key -> text."""
+    """Dotted key -> text. Of plural forms, the last, which has every placeholder."""
     texts: dict[str, str] = {}
     for key, value in table.items():
-        texts |= flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
+        if isinstance(value, dict) and is_plural(value):
+            texts[f"{path}{key}"] = value["other"]
+        else:
+            texts |= flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
     return texts
+
+
+def plurals(table: dict[str, Any], path: str = "") -> dict[str, dict[str, str]]:
+    """Dotted key -> plural forms."""
+    found: dict[str, dict[str, str]] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= {f"{path}{key}": value} if is_plural(value) else plurals(value, f"{path}{key}.")
+    return found
 
 
 def loaded(folder: Path, language: Language) -> dict[str, str]:
@@ -33,12 +46,31 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
+@pytest.mark.parametrize("language", LANGUAGES[1:])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_languages_have_the_same_keys_and_placeholders(folder: Path) -> None:
-    english, chinese = loaded(folder, "en"), loaded(folder, "zh")
-    assert sorted(english) == sorted(chinese)
+def test_languages_have_the_same_keys_and_placeholders(folder: Path, language: Language) -> None:
+    english, other = loaded(folder, "en"), loaded(folder, language)
+    assert sorted(english) == sorted(other)
     for key, text in english.items():
-        assert placeholders(text) == placeholders(chinese[key]), key
+        assert placeholders(text) == placeholders(other[key]), key
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_plural_forms_are_those_of_the_language(folder: Path, language: Language) -> None:
+    """Which there are, CLDR says, from another source than the texts; a form has no placeholder that `other` lacks."""
+    rules = Locale.parse(language).plural_form
+    for key, forms in plurals(tomllib.loads((folder / f"{language}.toml").read_text(encoding="utf-8"))).items():
+        assert set(forms) == {*rules.tags, "other"}, key
+        for form, text in forms.items():
+            assert placeholders(text) <= placeholders(forms["other"]), f"{key}.{form}"
+
+
+def test_no_lesson_says_again_what_is_shared() -> None:
+    for language in LANGUAGES:
+        shared = set(loaded(SHARED, language))
+        for folder in FOLDERS:
+            assert folder == SHARED or not shared & set(loaded(folder, language)), (folder.name, language)
 
 
 def test_every_explained_error_has_a_text() -> None:
@@ -55,6 +87,41 @@ def test_a_text_is_filled_in() -> None:
 def test_a_missing_text_names_key_and_file(key: str) -> None:
     with pytest.raises(KeyError, match=rf"{key}.*zh\.toml"):
         Texts(LESSON, "zh")(key)
+
+
+def test_a_count_chooses_the_plural_form() -> None:
+    english, chinese = Texts(LESSON, "en"), Texts(LESSON, "zh")
+    assert [english("count.steps", count=count) for count in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert [chinese("count.steps", count=count) for count in (0, 1, 2)] == ["0 步", "1 步", "2 步"]
+    with pytest.raises(KeyError, match=r"count\.steps.*no count"):
+        english("count.steps")
+
+
+@pytest.mark.parametrize(
+    ("parts", "english", "chinese"),
+    [
+        ([], "", ""),
+        (["a"], "a", "a"),
+        (["a", "b"], "a and b", "a 和 b"),
+        (["a", "b", "c"], "a, b and c", "a、b 和 c"),
+    ],
+)
+def test_a_list_in_a_sentence(parts: list[str], english: str, chinese: str) -> None:
+    assert Texts(LESSON, "en").list(parts) == english
+    assert Texts(LESSON, "zh").list(parts) == chinese
+
+
+def test_sentences_and_items_side_by_side() -> None:
+    assert Texts(LESSON, "en").sentences(["A.", "B."]) == "A. B."
+    assert Texts(LESSON, "zh").sentences(["甲。", "乙。"]) == "甲。乙。"
+    assert Texts(LESSON, "en").items(["1", "2"]) == "1, 2"
+
+
+def test_languages_are_found_from_their_files() -> None:
+    assert LANGUAGES == ("en", "zh")
+    assert languages_by_name() == {"en": "English", "zh": "中文"}
+    for folder in FOLDERS:
+        assert {file.stem for file in folder.glob("*.toml")} == set(LANGUAGES), folder.name
 
 
 def test_a_placeholder_without_a_value_is_named() -> None:
