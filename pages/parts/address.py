@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
@@ -18,6 +19,7 @@ from lessons.language import Texts
 # Of the page itself, not settings of an experiment.
 PAGE_WORDS = ("lang", "held", "hide", "predict", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
 ADDRESS, PROBLEMS = "address", "address_problems"
+REPLACED = "replaced_addresses"  # by changes since the page was last drawn to its end
 
 
 def read_address(model: type[Settings], page: str) -> None:
@@ -27,10 +29,24 @@ def read_address(model: type[Settings], page: str) -> None:
     """
     given = {name: st.query_params.get_all(name) for name in st.query_params if name not in PAGE_WORDS}
     values, problems = accepted(model, given)
-    if st.session_state.get(ADDRESS) != (page, given):
+    if st.session_state.get(ADDRESS) != (page, given) and not _is_late(page, given):
         st.session_state.update({**values, ADDRESS: (page, given), PROBLEMS: problems})
     for name, value in values.items():
         st.session_state.setdefault(name, value)  # another page was shown meanwhile; Streamlit drops what it had not
+
+
+def settle_address() -> None:
+    """The page is drawn to its end: what the URL says from now on is what the visitor has it say."""
+    st.session_state.pop(REPLACED, None)
+
+
+def _is_late(page: str, given: Mapping[str, list[str]]) -> bool:
+    """Whether the URL is one of before a change that the browser had not heard of yet. Clicks that come faster than a
+    page is drawn are handled as one, with the URL that there was at the last; there and back again is then no change
+    to a control, and that URL would undo the first click. The back button is told apart by Streamlit."""
+    context = get_script_run_ctx()
+    goes_back = context is not None and context.is_history_navigation
+    return not goes_back and (page, given) in st.session_state.get(REPLACED, [])
 
 
 def write_address(model: type[Settings], page: str, *, without: Collection[str] = ()) -> None:
@@ -41,6 +57,7 @@ def write_address(model: type[Settings], page: str, *, without: Collection[str] 
     changed = _changed(model)
     kept = {name: st.query_params.get_all(name) for name in st.query_params if name in PAGE_WORDS}
     kept = {name: words for name, words in kept.items() if name not in without}
+    st.session_state.setdefault(REPLACED, []).append(st.session_state.get(ADDRESS))
     st.query_params.from_dict({**kept, **changed})
     st.session_state[ADDRESS] = (page, {name: [word] for name, word in changed.items()})
     st.session_state[PROBLEMS] = ()

@@ -18,7 +18,7 @@ from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
 from pages.parts.actions import actions
-from pages.parts.address import read_address, tell_problems, tell_unknown, told
+from pages.parts.address import read_address, settle_address, tell_problems, tell_unknown, told
 from pages.parts.charts import PLOTLY
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
@@ -67,6 +67,7 @@ def lesson_page(lesson: AnyLesson) -> None:
             shown = _result(lesson, request, words, own, hidden, line)
     if request is not None and "tabs" not in hidden:
         _tabs(lesson, request, shown, words, own)
+    settle_address()
 
 
 def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) -> Request | None:

@@ -24,7 +24,7 @@ from lessons.versions import fit as fit_reading
 from lessons.versions import matrix, timeline
 from lessons.versions.flavour import Flavour, flavours
 from lessons.versions.outcome import Kind, outcome
-from pages.parts.address import read_address, tell_problems, told
+from pages.parts.address import read_address, settle_address, tell_problems, told
 from pages.parts.cells import COLORS, SIGNS, address, versions_texts
 from pages.parts.charts import PLOTLY
 from pages.parts.choice import choice
@@ -97,6 +97,7 @@ def _choice(engine: Engine, words: Texts, texts: Texts) -> None:
                 st.error(said, icon=":material/error:")
             return
         side_by_side(engine, experiment, settings, None)
+    settle_address()
 
 
 # ------------------------------------------------------------------------------------------------------------ matrices

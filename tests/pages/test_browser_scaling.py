@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.pages.browser import FIRST_RUN, pick, query, visitor
 
@@ -64,6 +65,53 @@ def test_a_newer_choice_takes_the_place_of_a_run(page: Page, address: str) -> No
     says(page, "= Equal")
     page.go_back()
     says(page, "First step 4 ×")
+
+
+def test_there_and_back_before_the_browser_has_heard_of_the_first(page: Page, address: str) -> None:
+    """Clicks that the server takes as one, with the URL of before the first: they must not undo it."""
+    there: list[WebSocketRoute] = []
+    held: dict[str, list[str | bytes] | None] = {"to the server": None, "to the browser": None}
+
+    def pass_on(name: str, to: WebSocketRoute) -> Callable[[str | bytes], None]:
+        def take(message: str | bytes) -> None:
+            waiting = held[name]
+            to.send(message) if waiting is None else waiting.append(message)
+
+        return take
+
+    def between(browser: WebSocketRoute) -> None:
+        server = browser.connect_to_server()
+        there.extend((server, browser))
+        browser.on_message(pass_on("to the server", server))
+        server.on_message(pass_on("to the browser", browser))
+
+    page.route_web_socket("**/_stcore/stream", between)
+    page.goto(f"{address}/scaling?steps=400&seed=77")
+    expect(page.locator(f"{LIVE}, {FINAL}").first).to_be_visible(timeout=FIRST_RUN)
+    held["to the browser"] = []
+    pick(page, "per_replica_mean")
+    page.wait_for_timeout(300)  # it is on its way, and its run has begun
+    held["to the server"] = []
+    pick(page, "global_mean")
+    pick(page, "per_replica_mean")
+    page.wait_for_timeout(200)
+    for name, to in zip(held, there, strict=True):
+        messages, held[name] = held[name], None
+        assert messages
+        for message in messages:
+            to.send(message)
+    says(page, "First step 4 ×")
+    assert "loss=per_replica_mean" in query(page)
+
+
+def test_back_in_the_middle_of_a_run(page: Page, address: str) -> None:
+    page.goto(f"{address}/scaling?steps=400&seed=78")
+    says(page, "= Equal")
+    pick(page, "per_replica_mean")
+    page.wait_for_url(re.compile("loss=per_replica_mean"))
+    page.go_back()
+    says(page, "= Equal")
+    assert "loss" not in query(page)
 
 
 def test_a_sweep_fills_in_and_stops_at_once(page: Page, address: str) -> None:
