@@ -412,7 +412,7 @@ class Engine:
                 program=job.program,
                 tasks=dict(experiment.tasks(settings)),
                 serving=list(experiment.serving(settings)),
-                mortal=experiment.mortal(settings),
+                may_be_killed=experiment.may_be_killed(settings),
                 seconds=self._seconds or experiment.seconds,
                 **self._limits,
             )

@@ -6,7 +6,7 @@ does with TensorFlow, it does in its own process, which is killed when its time,
 
 It speaks JSON, one object a line. On standard input:
     {"run": ID, "program": TEXT, "seconds": N, "bytes": N, "output": N}     start a run, with its limits
-    {..., "tasks": {"ps": 1, "worker": 2}, "serving": ["ps"], "mortal": []}  that is a cluster, see Run
+    {..., "tasks": {"ps": 1, "worker": 2}, "serving": ["ps"], "may_be_killed": []}  that is a cluster, see Run
     {"cancel": ID}                                                          kill it
 End of input means that the engine is gone: every run is killed and the parent ends. On standard output:
     {"importing": N}                                  modules found so far, while TensorFlow is imported
@@ -40,12 +40,12 @@ import types
 from typing import Any, NoReturn
 
 STDERR_KEPT = 64 * 1024  # bytes of a run's standard error that are kept: its last
-MEMORY_LOOKED_AT = 0.05  # seconds between two looks at what the runs hold
-SERVERS_AWAITED = 2.0  # seconds after which the other tasks of a cluster start, even if those that serve don't yet
-SERVERS_LOOKED_AT = 0.005  # seconds between two looks at whether they do
+MEMORY_POLL_SECONDS = 0.05  # between two checks of the runs' memory
+SERVER_START_TIMEOUT = 2.0  # seconds after which a cluster's clients start, even if its servers do not listen yet
+SERVER_POLL_SECONDS = 0.005  # between two checks of whether they do
 GRACE = 5.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-OVERSLEEPING = ("1.", "2.4.", "2.5.")  # versions of TensorFlow, see do_not_oversleep
+SLOW_COORDINATOR_JOIN = ("1.", "2.4.", "2.5.")  # TensorFlow versions, see join_threads_promptly
 
 
 class Task:
@@ -76,7 +76,7 @@ class Run:
     Of a cluster, the tasks whose job is among `serving` start first, the others when these can be reached: gRPC tries
     an address at which it found nobody again only a second later. The run is over when these others have ended; those
     that serve go on for ever if they are let. A task that ends any other way than with status 0 takes the others with
-    it, GRACE seconds later, except those that are named in `mortal`: a program may end them as part of what it shows.
+    it, GRACE seconds later, except those named in `may_be_killed`: a program may kill them as part of what it shows.
     """
 
     def __init__(self, command: dict[str, Any], folder: str) -> None:
@@ -85,7 +85,7 @@ class Run:
         self.tasks: list[Task] = []
         self.later: list[tuple[str, dict[str, str]]] = []  # the tasks to come: name, environment
         self.serving = command.get("serving", ())
-        self.mortal = command.get("mortal", ())
+        self.may_be_killed = command.get("may_be_killed", ())
         self.ports: list[socket.socket] = []
         self.began = time.monotonic()
         self.deadline: float = self.began + command["seconds"]
@@ -107,10 +107,10 @@ class Run:
         return self.open | {port.fileno() for port in self.ports if port.fileno() != -1}
 
     def cluster(self, counts: dict[str, int]) -> dict[str, list[str]]:
-        """Choose an address for every task, by job, and hold its port until the run is told.
+        """Choose an address for every task, by job, and hold its port until the run's result was sent.
 
-        Linux gives a port that is bound and not listened on to nobody who asks for any, and yet lets a server listen
-        that asks for this one with SO_REUSEADDR, as gRPC's do. Elsewhere it may be lost on the way.
+        Linux never hands out a bound port as an ephemeral one, and yet lets a server listen on it that binds it with
+        SO_REUSEADDR, as gRPC's do. Elsewhere another process may get it first.
         """
         addresses: dict[str, list[str]] = {job: [] for job in counts}
         for job, count in counts.items():
@@ -134,10 +134,10 @@ class Run:
                     found.append(address[1])
         return found
 
-    def may_go_on(self) -> bool:
+    def may_start_waiting(self) -> bool:
         """True when there is no reason left to keep the tasks to come waiting."""
         serving = [task for task in self.tasks if task.exit is None]
-        late = time.monotonic() - self.began > SERVERS_AWAITED
+        late = time.monotonic() - self.began > SERVER_START_TIMEOUT
         return late or sys.platform != "linux" or len(self.reached()) >= len(serving)
 
     def memory(self, inherited: int) -> int:
@@ -155,7 +155,7 @@ class Run:
             if task.exit is None:
                 task.kill()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See which tasks have ended, and whether that ends the run."""
         now = time.monotonic()
         for task in self.tasks:
@@ -169,7 +169,7 @@ class Run:
                 if task.exit == 0 or self.over:
                     continue
                 task.died = bool(task.name) and self.stopped is None
-                if self.failed is None and task.name not in self.mortal:
+                if self.failed is None and task.name not in self.may_be_killed:
                     self.failed = task
                     self.deadline = min(self.deadline, now + GRACE)
         if (
@@ -235,8 +235,8 @@ class Parent:
                 tf_keras = installed.__version__
         finally:
             sys.meta_path.remove(watch)
-        if tensorflow.__version__.startswith(OVERSLEEPING):
-            do_not_oversleep()
+        if tensorflow.__version__.startswith(SLOW_COORDINATOR_JOIN):
+            join_threads_promptly()
         # What is frozen is never looked at by a child's garbage collector, so its pages stay shared.
         gc.collect()
         gc.freeze()
@@ -263,14 +263,14 @@ class Parent:
         while True:
             for key, _ in self.selector.select(self.patience()):
                 if key.fd == self.commands:
-                    self.obey()
+                    self.read_commands()
                 elif key.fd == woken:
                     os.read(woken, 4096)
                 else:
                     run, task = key.data
-                    self.hear(run, task, key.fd)
+                    self.read_output(run, task, key.fd)
             self.reap()
-            self.go_on()
+            self.start_waiting_tasks()
             self.enforce()
 
     def patience(self) -> float | None:
@@ -278,10 +278,10 @@ class Parent:
         if not self.runs:
             return None
         soonest: float = min(run.deadline for run in self.runs.values()) - time.monotonic()
-        often = SERVERS_LOOKED_AT if any(run.later for run in self.runs.values()) else MEMORY_LOOKED_AT
+        often = SERVER_POLL_SECONDS if any(run.later for run in self.runs.values()) else MEMORY_POLL_SECONDS
         return max(0.0, min(soonest, often))
 
-    def obey(self) -> None:
+    def read_commands(self) -> None:
         data = os.read(self.commands, 1 << 20)
         if not data:
             self.end()
@@ -311,10 +311,10 @@ class Parent:
         for name, environment in first:
             self.fork(run, name, environment)
 
-    def go_on(self) -> None:
+    def start_waiting_tasks(self) -> None:
         """Start the tasks for which others had to be there first."""
         for run in self.runs.values():
-            if run.later and run.may_go_on():
+            if run.later and run.may_start_waiting():
                 for name, environment in run.later:
                     self.fork(run, name, environment)
                 run.later = []
@@ -328,7 +328,7 @@ class Parent:
         if pid == 0:
             status = 1
             try:
-                be_alone(parent, self.private + [fd for other in self.runs.values() for fd in other.held])
+                isolate_child(parent, self.private + [fd for other in self.runs.values() for fd in other.held])
                 os.close(out_read)
                 os.close(err_read)
                 os.dup2(out_write, 1)
@@ -353,7 +353,7 @@ class Parent:
             self.selector.register(fd, selectors.EVENT_READ, (run, task))
         self.send(run=run.name, pid=pid)
 
-    def hear(self, run: Run, task: Task, fd: int) -> None:
+    def read_output(self, run: Run, task: Task, fd: int) -> None:
         """Take what a task has written: whole lines of standard output go on, of standard error the last are kept."""
         data = os.read(fd, 1 << 16)
         if not data:
@@ -372,21 +372,21 @@ class Parent:
             return
         lines = (task.line + data).split(b"\n")
         task.line = lines.pop()
-        self.tell_lines(run, task, lines)
+        self.send_lines(run, task, lines)
 
-    def tell_lines(self, run: Run, task: Task, lines: list[bytes]) -> None:
+    def send_lines(self, run: Run, task: Task, lines: list[bytes]) -> None:
         if lines:
             self.send(run=run.name, task=task.name, lines=[line.decode("utf-8", "replace") for line in lines])
 
     def reap(self) -> None:
         """Tell of the tasks and runs that have ended and have been heard to the end."""
         for run in list(self.runs.values()):
-            run.look()
+            run.poll()
             for task in run.tasks:
                 if task.exit is None or task.open:
                     continue
                 if task.line:
-                    self.tell_lines(run, task, [task.line])
+                    self.send_lines(run, task, [task.line])
                     task.line = b""
                 if task.died:
                     task.died = False
@@ -445,7 +445,7 @@ class ImportWatch:
             self.parent.end()
 
 
-def do_not_oversleep() -> None:
+def join_threads_promptly() -> None:
     """Let strategy.run end when its replicas' threads have ended. Nothing but time differs.
 
     It waits for them by Coordinator.join (tensorflow/python/training/coordinator.py), which looks whether they are
@@ -475,7 +475,7 @@ def ended(fd: int) -> bool:
     return any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0))
 
 
-def be_alone(parent: int, private: list[int]) -> None:
+def isolate_child(parent: int, private: list[int]) -> None:
     """Make this forked process a run's: its own group, dying with its parent, holding none of its pipes and ports."""
     os.setpgid(0, 0)
     if sys.platform == "linux":

@@ -56,7 +56,7 @@ class Experiment(Generic[S]):
     programs/cluster.py.jinja). They are one run: it is over when all have ended but those of a job in `serving`, and
     they end together. A task that ends with a signal, or with a status but 0 and no error reported, is told as an
     event, {"event": "died", "task": "worker:1", "signal": "SIGKILL"} (or "status": 1), and the run then ends a few
-    seconds later; unless the task is one of `mortal`, which the program itself may end: then the others go on.
+    seconds later; unless the task is one of `may_be_killed`, which the program itself may end: then the others go on.
     """
 
     name: str
@@ -71,4 +71,4 @@ class Experiment(Generic[S]):
     on_each_keras: bool = False
     tasks: Callable[[S], Mapping[str, int]] = lambda settings: {}
     serving: Callable[[S], Sequence[str]] = lambda settings: ("ps",)
-    mortal: Callable[[S], Sequence[str]] = lambda settings: ()
+    may_be_killed: Callable[[S], Sequence[str]] = lambda settings: ()

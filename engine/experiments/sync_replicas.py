@@ -110,6 +110,6 @@ SYNC_REPLICAS = Experiment(
     runs_on=lambda versions: versions.tensorflow_numbers >= (1, 15),
     deterministic=False,
     tasks=cluster,
-    mortal=killed,
+    may_be_killed=killed,
     seconds=30,
 )

@@ -86,7 +86,7 @@ if INDEX == 1:
 time.sleep(600)
 """,
     # Worker 0 sees that the other one is gone, and goes on.
-    "mortal": BEGINNING
+    "may be killed": BEGINNING
     + WAITS
     + """
 if INDEX == 1:
@@ -236,7 +236,7 @@ def test_a_task_that_is_killed_ends_the_run_and_is_named(cluster: Cluster) -> No
 
 
 def test_a_task_whose_death_is_part_of_the_program_is_told_and_no_more(cluster: Cluster) -> None:
-    trace = cluster.run("mortal", mortal=lambda _: ("worker:1",))
+    trace = cluster.run("may be killed", may_be_killed=lambda _: ("worker:1",))
     assert trace.status == "ok"
     assert [(event["event"], event["task"]) for event in trace.events[1:-1] if event["event"] == "alone"] == [
         ("alone", "worker:0")
