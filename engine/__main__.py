@@ -18,11 +18,12 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from engine.engine import Engine, Request, check_runs_on
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
 from engine.program import notebook, render
 from engine.recordings import RecordingError, is_recorded_on, record
+from engine.request import Request, check_runs_on
 from engine.runtimes import (
     KERAS_LINE,
     Entry,

@@ -1,7 +1,7 @@
 """The engine: takes requests, runs each in a fresh process of a warm runtime, and gives back traces.
 
 One engine serves every page and every visitor of the app. At most one run per core is under way; the others wait in
-order, fairly across sessions. Equal requests that wait or run are one run; finished deterministic ones are kept. A
+order, fairly across sessions. Equal requests that wait or run are one run; finished deterministic ones are cached. A
 parent is started when its runtime is first wanted, and stopped when nobody has wanted it for some time, or when
 another runtime needs its room.
 """
@@ -10,113 +10,42 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
-import re
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, NamedTuple, Self
 
-from engine.experiments import CannotRunError, Experiment, find_experiment
+from engine.ending import Ending, died_event, ending_of, parse_event, without_folders
+from engine.fair_queue import FairQueue
 from engine.program import render
+from engine.request import EngineBusyError, EngineClosedError, Request, check_runs_on, request_key
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
-from engine.settings import Settings
-from engine.trace import Event, Status, Trace
-from engine.warm import PARENT, WarmRuntime, WarmState
+from engine.trace import Event, Trace
+from engine.warm import WarmRuntime, WarmState
 
-MEMORY = 3 << 30  # bytes that one run may hold
-OUTPUT = 4 << 20  # bytes that one run may print
-WAITING = 512  # tickets that may wait, all sessions together
-KEPT_EVENTS = 200_000  # events of finished runs that are kept, the least recently used go first
-ATTEMPTS = 2  # a run whose parent died under it is run once more
-PARENTS = 5  # warm parents at once; the standard set holds 1.7 GiB together, no five hold more than 2.6
-IDLE = 600.0  # seconds after which a parent that has nothing to do is stopped
+RUN_MEMORY = 3 << 30  # bytes that one run may hold
+RUN_OUTPUT = 4 << 20  # bytes that one run may print
+MAX_WAITING = 512  # runs that may wait, all sessions together
+CACHED_EVENTS = 200_000  # events of finished runs that are cached, the least recently used go first
+MAX_ATTEMPTS = 2  # a run whose parent died under it is run once more
+MAX_PARENTS = 5  # warm parents at once; the standard set holds 1.7 GiB together, no five hold more than 2.6
+IDLE_SECONDS = 600.0  # seconds after which a parent that has nothing to do is stopped
 WORKPLACE = "replica-lab-"
 
-# Why a run gave no answer: what `why` in its `end` event stands for. Pages say it in their own language.
-REASONS = {
-    "timeout": "it had not ended after {detail} s",
-    "memory": "it held more memory than a run may",
-    "output": "it printed more than a run may",
-    "signal": "its process was ended by {detail}",
-    "exit": "its process ended with exit status {detail} and reported no error",
-    "task_signal": "its task {task} was ended by {detail}",
-    "task_exit": "its task {task} ended with exit status {detail} and reported no error",
-    "taken": "another program took {detail}, where one of its tasks was to be found",
-    "lost": "the process that holds TensorFlow died under this run, {detail} times",
-    "not_started": "TensorFlow could not be started ({detail})",
-    "unwanted": "nobody waited for it any more",
-    "closed": "the engine was closed",
-}
 
+class CachedRun(NamedTuple):
+    """A run that has ended, and will not be run again: its trace, and the program that ran."""
 
-class EngineBusyError(RuntimeError):
-    """Too many runs are waiting already."""
-
-
-class EngineClosedError(RuntimeError):
-    """The engine was closed; nothing can be run with it any more."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be run: an experiment, its settings, and on which runtime: the TensorFlow version (None: the app's
-    own; a runtime's name will do), and the Keras version (None: the one which that TensorFlow came with)."""
-
-    experiment: Experiment[Any]
-    settings: Settings
-    tensorflow: str | None = None
-    keras: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        experiment: str,
-        given: Mapping[str, Any],
-        tensorflow: str | None = None,
-        keras: str | None = None,
-    ) -> Request:
-        """From names and words. Raises UnknownExperimentError or SettingsError."""
-        found = find_experiment(experiment)
-        return cls(found, found.settings.parse(given), tensorflow, keras)
-
-    def to_json(self) -> str:
-        """{"experiment": ..., "settings": {...}, "runtime": {"tensorflow": ..., "keras": ...}}."""
-        return json.dumps(
-            {
-                "experiment": self.experiment.name,
-                "settings": self.settings.model_dump(mode="json"),
-                "runtime": {"tensorflow": self.tensorflow, "keras": self.keras},
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Request:
-        """What `to_json` wrote; `runtime` may also be a version, or a runtime's name, by itself.
-
-        Raises ValueError (of which SettingsError is one)."""
-        data = json.loads(text)
-        if not isinstance(data, dict) or not isinstance(data.get("settings", {}), dict):
-            raise ValueError("a request is a JSON object: {experiment, settings, runtime}")
-        runtime = data.get("runtime")
-        if runtime is None or isinstance(runtime, str):
-            runtime = {"tensorflow": runtime}
-        if not isinstance(runtime, dict) or not all(isinstance(word, str | None) for word in runtime.values()):
-            raise ValueError("a runtime is a version, or a JSON object: {tensorflow, keras}")
-        return cls.of(
-            str(data.get("experiment")),
-            data.get("settings", {}),
-            runtime.get("tensorflow"),
-            runtime.get("keras"),
-        )
+    trace: Trace
+    program: str
 
 
 @dataclass(frozen=True)
@@ -142,29 +71,22 @@ class _Job:
     program: str
     tickets: set[Ticket] = field(default_factory=set)
     attempts: int = 0
-    name: int = 0
+    run_id: int = 0
     warm: WarmRuntime | None = None
     pids: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
 
-def check_runs_on(experiment: Experiment[Any], runtime: Runtime, runtimes: Mapping[str, Runtime]) -> None:
-    """Raises CannotRunError where that experiment can't run on that runtime; it says on which of these it can."""
-    if not experiment.runs_on(runtime.versions):
-        able = [name for name, other in runtimes.items() if experiment.runs_on(other.versions)]
-        raise CannotRunError(experiment.name, runtime.name, able)
-
-
 class Ticket:
-    """One visitor's wish for one trace."""
+    """A future for one requested run. `program` is the script that runs, or that has run."""
 
-    def __init__(self, engine: Engine, session: str) -> None:
+    def __init__(self, engine: Engine, session: str, program: str) -> None:
         self._engine = engine
         self._done = threading.Event()
         self._trace: Trace | None = None
         self.session = session
-        self.kept = False  # True where the trace was there already
-        self.submitted = time.monotonic()
+        self.program = program
+        self.cached = False  # True where the trace was there already
 
     @property
     def done(self) -> bool:
@@ -209,40 +131,41 @@ class Engine:
         *,
         slots: int | None = None,
         seconds: float | None = None,
-        memory: int = MEMORY,
-        output: int = OUTPUT,
-        waiting: int = WAITING,
-        parents: int = PARENTS,
-        idle: float = IDLE,
+        memory: int = RUN_MEMORY,
+        output: int = RUN_OUTPUT,
+        waiting: int = MAX_WAITING,
+        parents: int = MAX_PARENTS,
+        idle: float = IDLE_SECONDS,
     ) -> None:
         """`runtimes`: by name (default: all that are found, also later). `slots`: runs at once (default: one a core).
         `seconds`: a deadline instead of each experiment's own. `memory`, `output`: bytes that one run may hold and
-        print. `waiting`: tickets that may wait. `parents`: warm parents at once. `idle`: seconds without anything to
+        print. `waiting`: runs that may wait. `parents`: warm parents at once. `idle`: seconds without anything to
         do after which one is stopped."""
         self._finds = runtimes is None
         self.runtimes = dict(find_runtimes() if runtimes is None else runtimes)
         self.slots = slots or os.cpu_count() or 1
-        self._most_parents = parents
-        self._idle = idle
+        self._max_parents = parents
+        self._idle_seconds = idle
         self._limits = {"bytes": memory, "output": output}
         self._seconds = seconds
-        self._waiting = waiting
+        self._max_waiting = waiting
         self._lock = threading.RLock()
         self._warm: dict[str, WarmRuntime] = {}
         self._stopped: list[WarmRuntime] = []  # out of use, but perhaps not yet gone
         self._died_importing: Counter[str] = Counter()  # how often in a row, by runtime
         self._states: dict[str, WarmState] = {}  # of parents that could not start
-        self._sessions: OrderedDict[str, deque[tuple[Ticket, _Job]]] = OrderedDict()
+        self._queue: FairQueue[_Job] = FairQueue()
         self._jobs: dict[str, _Job] = {}  # waiting and running, by key
-        self._running: dict[int, _Job] = {}  # by the name the parent knows them by
-        self._names = itertools.count(1)
-        self._kept: OrderedDict[str, Trace] = OrderedDict()
+        self._running: dict[int, _Job] = {}  # by the id by which the parent knows them
+        self._run_ids = itertools.count(1)
+        self._cache: OrderedDict[str, CachedRun] = OrderedDict()
+        self._cached_events = 0
         self._closed = False
         _remove_leftovers()
         self._workplace = Path(tempfile.mkdtemp(prefix=f"{WORKPLACE}{os.getpid()}-"))
-        self._woken = threading.Event()
-        self._housekeeper = threading.Thread(target=self._keep_house, name="housekeeper", daemon=True)
-        self._housekeeper.start()
+        self._wake_reaper = threading.Event()
+        self._reaper = threading.Thread(target=self._stop_idle_parents, name="reaper", daemon=True)
+        self._reaper.start()
 
     def __enter__(self) -> Self:
         return self
@@ -259,11 +182,11 @@ class Engine:
                 return
             self._closed = True
             for job in list(self._jobs.values()):
-                self._finish(job, "cancelled", why="closed")
+                self._finish(job, Ending("cancelled", "closed"))
             parents = list(self._warm.values())
             self._warm.clear()
-        self._woken.set()
-        self._housekeeper.join()
+        self._wake_reaper.set()
+        self._reaper.join()
         for warm in (*parents, *self._stopped):
             warm.close()
         shutil.rmtree(self._workplace, ignore_errors=True)
@@ -325,25 +248,27 @@ class Engine:
         runtime = self.runtime(request.tensorflow, request.keras)
         check_runs_on(request.experiment, runtime, self.runtimes)
         program = render(request.experiment, request.settings, runtime.versions)
-        ticket = Ticket(self, session)
-        key = _key(runtime, request)
+        ticket = Ticket(self, session, program)
+        key = request_key(runtime, request)
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the engine is closed")
-            kept = self._kept.get(key)
-            if kept is not None:
-                self._kept.move_to_end(key)
-                ticket.kept = True
-                ticket._finish(kept)
+            cached = self._cache.get(key)
+            if cached is not None:
+                self._cache.move_to_end(key)
+                ticket.cached = True
+                ticket.program = cached.program
+                ticket._finish(cached.trace)
                 return ticket
-            if sum(len(queue) for queue in self._sessions.values()) >= self._waiting:
-                raise EngineBusyError(f"{self._waiting} runs are waiting already; try again in a moment")
+            if self._queue.length() >= self._max_waiting:
+                raise EngineBusyError(f"{self._max_waiting} runs are waiting already; try again in a moment")
             job = self._jobs.get(key)
             if job is None:
                 job = self._jobs[key] = _Job(key, request, runtime, program)
             job.tickets.add(ticket)
+            ticket.program = job.program
             if job.warm is None:
-                self._sessions.setdefault(session, deque()).append((ticket, job))
+                self._queue.add(session, job)
                 self._dispatch()
         return ticket
 
@@ -351,36 +276,22 @@ class Engine:
         """Ask and wait."""
         return self.submit(request).result()
 
-    def kept(self, request: Request) -> Trace | None:
-        """The trace of an equal run that has ended and is kept, None where it would have to be run. Raises
-        RuntimeMissingError."""
-        key = _key(self.runtime(request.tensorflow, request.keras), request)
+    def cached(self, request: Request) -> CachedRun | None:
+        """An equal run that has ended and is cached, None where it would have to be run. Raises RuntimeMissingError."""
+        key = request_key(self.runtime(request.tensorflow, request.keras), request)
         with self._lock:
-            return self._kept.get(key)
+            return self._cache.get(key)
 
     def load(self) -> tuple[int, int]:
         """How many runs are under way, and how many wait."""
         with self._lock:
-            return len(self._running), len(self._order())
+            return len(self._running), len(self._queue.order())
 
     # ------------------------------------------------------------------ the queue
 
-    def _order(self) -> list[_Job]:
-        """The jobs that wait, in the order they will be taken: a session at a time, each session's in order."""
-        jobs: dict[_Job, None] = {}
-        queues = [list(queue) for queue in self._sessions.values()]
-        for turn in itertools.zip_longest(*queues):
-            for entry in turn:
-                if entry is not None and self._waits(*entry):
-                    jobs.setdefault(entry[1])
-        return list(jobs)
-
-    def _waits(self, ticket: Ticket, job: _Job) -> bool:
-        return job.warm is None and ticket in job.tickets and self._jobs.get(job.key) is job
-
     def _place(self, ticket: Ticket) -> int:
         with self._lock:
-            for place, job in enumerate(self._order(), 1):
+            for place, job in enumerate(self._queue.order(), 1):
                 if ticket in job.tickets:
                     return place
         return 0
@@ -395,20 +306,20 @@ class Engine:
     def _dispatch(self) -> None:
         """Start what can be started: the next session's next job whose parent is ready, while a slot is free."""
         self._start_parents()
+        ready = {name: warm for name, warm in self._warm.items() if warm.ready}
         while len(self._running) < self.slots:
-            entry = self._next()
-            if entry is None:
+            job = self._queue.take(lambda job: job.runtime.name in ready)
+            if job is None:
                 return
-            job, warm = entry
-            job.warm = warm
-            job.name = next(self._names)
+            job.warm = warm = ready[job.runtime.name]
+            job.run_id = next(self._run_ids)
             job.attempts += 1
             job.events = []
-            self._running[job.name] = job
+            self._running[job.run_id] = job
             warm.used = time.monotonic()
             experiment, settings = job.request.experiment, job.request.settings
             warm.send(
-                run=job.name,
+                run=job.run_id,
                 program=job.program,
                 tasks=dict(experiment.tasks(settings)),
                 serving=list(experiment.serving(settings)),
@@ -417,24 +328,6 @@ class Engine:
                 **self._limits,
             )
 
-    def _next(self) -> tuple[_Job, WarmRuntime] | None:
-        for session in list(self._sessions):
-            queue = self._sessions[session]
-            for entry in list(queue):
-                if not self._waits(*entry):
-                    queue.remove(entry)
-                    continue
-                job = entry[1]
-                warm = self._warm.get(job.runtime.name)
-                if warm is None or not warm.ready:
-                    continue  # this version is still being imported; another one of this session's may run
-                queue.remove(entry)
-                self._sessions.move_to_end(session)  # its turn is over
-                return job, warm
-            if not queue:
-                del self._sessions[session]
-        return None
-
     def _cancel(self, ticket: Ticket) -> None:
         with self._lock:
             if ticket.done:
@@ -442,15 +335,14 @@ class Engine:
             for job in self._jobs.values():
                 if ticket in job.tickets:
                     job.tickets.discard(ticket)
-                    queue = self._sessions.get(ticket.session, deque())
-                    if (ticket, job) in queue:
-                        queue.remove((ticket, job))
-                    ticket._finish(self._trace(job, "cancelled", why="unwanted"))
+                    if not any(other.session == ticket.session for other in job.tickets):
+                        self._queue.remove(job, ticket.session)
+                    ticket._finish(self._trace(job, Ending("cancelled", "unwanted")))
                     if not job.tickets:
                         if job.warm is not None:
                             # It leaves the books now, so that an equal request starts afresh; its slot is free when
                             # the parent says that the process is gone.
-                            job.warm.send(cancel=job.name)
+                            job.warm.send(cancel=job.run_id)
                         del self._jobs[job.key]
                     self._dispatch()
                     return
@@ -471,8 +363,8 @@ class Engine:
     def _wanted(self) -> list[str]:
         """The runtimes that have a right to a parent: those of the runs under way, then of the next jobs in order."""
         names = dict.fromkeys(job.runtime.name for job in self._running.values())
-        for job in self._order():
-            if len(names) >= self._most_parents:
+        for job in self._queue.order():
+            if len(names) >= self._max_parents:
                 break
             names.setdefault(job.runtime.name)
         return list(names)
@@ -482,14 +374,14 @@ class Engine:
         one used least recently makes room, but none that is wanted or still being imported; else nothing happens."""
         if runtime.name in self._warm:
             return
-        if len(self._warm) >= self._most_parents:
+        if len(self._warm) >= self._max_parents:
             others = [warm for name, warm in self._warm.items() if name not in wanted and warm.ready]
             if not others:
                 return
             self._stop(min(others, key=lambda warm: warm.used))
         self._states.pop(runtime.name, None)
         try:
-            self._warm[runtime.name] = WarmRuntime(runtime, self._workplace, self._hear)
+            self._warm[runtime.name] = WarmRuntime(runtime, self._workplace, self._on_message)
         except OSError as error:  # its interpreter has gone, or this machine has no room for another process
             self._not_started(runtime.name, WarmState("failed", reason=str(error)))
 
@@ -498,70 +390,67 @@ class Engine:
         del self._died_importing[name]
         self._states[name] = state
         for job in [job for job in self._jobs.values() if job.runtime.name == name and job.warm is None]:
-            self._finish(job, "killed", why="not_started", detail=f"TensorFlow {name}: {state.reason}")
+            self._finish(job, Ending("killed", "not_started", f"TensorFlow {name}: {state.reason}"))
 
     def _stop(self, warm: WarmRuntime) -> None:
-        """Take a parent that nothing runs on out of use. The housekeeper sees it to its end."""
+        """Take a parent that nothing runs on out of use. The reaper sees it to its end."""
         del self._warm[warm.runtime.name]
         self._stopped.append(warm)
-        self._woken.set()
+        self._wake_reaper.set()
 
-    def _keep_house(self) -> None:
+    def _stop_idle_parents(self) -> None:
         """In a thread of its own: stop the parents that have been idle for long, and see those stopped to their end."""
         while not self._closed:
             with self._lock:
                 busy = {job.runtime.name for job in (*self._jobs.values(), *self._running.values())}
-                since = time.monotonic() - self._idle
+                since = time.monotonic() - self._idle_seconds
                 for name, warm in list(self._warm.items()):
                     if warm.ready and name not in busy and warm.used < since:
                         self._stop(warm)
                 stopped, self._stopped = self._stopped, []
-                self._woken.clear()
+                self._wake_reaper.clear()
             for warm in stopped:
                 warm.close()
             if not self._closed:
-                self._woken.wait(min(self._idle / 4, 15.0))
+                self._wake_reaper.wait(min(self._idle_seconds / 4, 15.0))
 
-    def _hear(self, warm: WarmRuntime, message: dict[str, Any] | None) -> None:
+    def _on_message(self, warm: WarmRuntime, message: dict[str, Any] | None) -> None:
         with self._lock:
             if self._closed:
                 return
             if message is None:
-                self._lost(warm)
+                self._on_parent_exit(warm)
             elif "ready" in message:
                 warm.used = time.monotonic()
                 del self._died_importing[warm.runtime.name]
             elif "run" in message:
                 job = self._running.get(message["run"])
                 if job is not None:
-                    self._hear_of(job, message)
+                    self._on_run_message(job, message)
             self._dispatch()
 
-    def _hear_of(self, job: _Job, message: dict[str, Any]) -> None:
+    def _on_run_message(self, job: _Job, message: dict[str, Any]) -> None:
         if "pid" in message:
             job.pids.append(message["pid"])
         elif "lines" in message:
-            events = [_event(line, job.runtime, self._workplace) for line in message["lines"]]
+            events = [parse_event(line, job.runtime, self._workplace) for line in message["lines"]]
             # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
             job.events.extend({**event, "task": message["task"]} if message["task"] else event for event in events)
         elif "died" in message:
-            # A task that ended with an error which it has reported itself gave its answer.
-            reported = any(event["event"] == "error" and event.get("task") == message["task"] for event in job.events)
-            if message["died"] < 0 or not reported:
-                job.events.append(_death(message))
+            event = died_event(message, job.events)
+            if event is not None:
+                job.events.append(event)
         else:
-            del self._running[job.name]
+            del self._running[job.run_id]
             if job.warm is not None:
                 job.warm.runs += 1
                 job.warm.used = time.monotonic()
-            if message["taken"] and job.attempts < ATTEMPTS:
-                self._again(job)
+            if message["port_conflict"] and job.attempts < MAX_ATTEMPTS:
+                self._requeue(job)
                 return
-            status, why, detail = _verdict(job, message)
-            seconds, stderr = message["seconds"], message["stderr"]
-            self._finish(job, status, why=why, detail=detail, task=message["task"], seconds=seconds, stderr=stderr)
+            self._finish(job, ending_of(message, job.events))
 
-    def _lost(self, warm: WarmRuntime) -> None:
+    def _on_parent_exit(self, warm: WarmRuntime) -> None:
         """A parent has ended. Where nobody asked it to, its runs died with it, and are run once more."""
         name = warm.runtime.name
         if self._warm.get(name) is not warm:
@@ -569,23 +458,23 @@ class Engine:
         del self._warm[name]
         lost = [job for job in self._running.values() if job.warm is warm]
         for job in lost:
-            del self._running[job.name]
+            del self._running[job.run_id]
             for pid in job.pids:
                 _kill_group(pid)
-            if job.attempts >= ATTEMPTS:
-                self._finish(job, "killed", why="lost", detail=str(ATTEMPTS))
+            if job.attempts >= MAX_ATTEMPTS:
+                self._finish(job, Ending("killed", "parent_died", str(MAX_ATTEMPTS)))
             else:
-                self._again(job)
+                self._requeue(job)
         if warm.info is None:
             self._died_importing[name] += 1
-            if not warm.was_killed or self._died_importing[name] >= ATTEMPTS:
+            if not warm.was_killed or self._died_importing[name] >= MAX_ATTEMPTS:
                 self._not_started(name, warm.state)
 
-    def _again(self, job: _Job) -> None:
+    def _requeue(self, job: _Job) -> None:
         """A run came to nothing through no fault of its own: it is the next of those who still wait for it."""
         job.warm, job.pids, job.events = None, [], []
         for ticket in job.tickets:
-            self._sessions.setdefault(ticket.session, deque()).appendleft((ticket, job))
+            self._queue.add(ticket.session, job, first=True)
 
     def _start_event(self, job: _Job) -> Event:
         """What is known before anything runs; the parent's own word on its versions, where it has given it."""
@@ -602,98 +491,23 @@ class Engine:
             "devices": job.request.experiment.devices(job.request.settings),
         }
 
-    def _trace(
-        self,
-        job: _Job,
-        status: Status,
-        *,
-        why: str = "",
-        detail: str = "",
-        task: str = "",
-        seconds: float = 0.0,
-        stderr: str = "",
-    ) -> Trace:
-        end: Event = {"event": "end", "t": round(seconds, 4), "status": status, "seconds": round(seconds, 4)}
-        if why:
-            end |= {"why": why, "detail": detail, "reason": REASONS[why].format(detail=detail, task=task)}
-            if task:
-                end["task"] = task
-        return Trace((self._start_event(job), *job.events, end), _without_folders(stderr, job.runtime, self._workplace))
+    def _trace(self, job: _Job, ending: Ending) -> Trace:
+        stderr = without_folders(ending.stderr, job.runtime, self._workplace)
+        return Trace((self._start_event(job), *job.events, ending.event()), stderr)
 
-    def _finish(self, job: _Job, status: Status, **how: Any) -> None:
-        """`how`: see `_trace`."""
-        trace = self._trace(job, status, **how)
+    def _finish(self, job: _Job, ending: Ending) -> None:
+        trace = self._trace(job, ending)
+        self._queue.remove(job)
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
         for ticket in job.tickets:
             ticket._finish(trace)
-        if trace.answered and job.request.experiment.deterministic:
-            self._kept[job.key] = trace
-            while sum(len(kept.events) for kept in self._kept.values()) > KEPT_EVENTS:
-                self._kept.popitem(last=False)
-
-
-def _key(runtime: Runtime, request: Request) -> str:
-    """What equal runs have in common."""
-    return json.dumps([runtime.name, request.experiment.name, request.settings.model_dump(mode="json")])
-
-
-def _event(line: str, runtime: Runtime, workplace: Path) -> Event:
-    """A line that a program printed. What is no event is kept as one, so that nothing it said is lost."""
-    try:
-        event = json.loads(line)
-    except ValueError:
-        event = None
-    if not (isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] not in ("run", "end")):
-        event = {"event": "output", "text": line}
-    event = {
-        name: _without_folders(value, runtime, workplace) if isinstance(value, str) else value
-        for name, value in event.items()
-    }
-    if event["event"] == "output":
-        event["text"] = str(event.get("text", ""))[:1000]
-    return event
-
-
-def _without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
-    """The script by its name alone, and TensorFlow's files from "tensorflow/" on: where they lie says nothing, and
-    differs from run to run, and from machine to machine."""
-    if "/" not in text:
-        return text
-    # The frames below the script's own, some with the line of code that was at work there.
-    text = re.sub(rf' *File "{re.escape(str(PARENT))}", line \d+, in \S+\n(?: {{4}}\S.*\n)?\n*', "", text)
-    environment = re.escape(str(runtime.python.parent.parent))
-    text = re.sub(rf"{environment}/lib/python[\d.]+/site-packages/", "", text)
-    return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)
-
-
-def _death(message: Mapping[str, Any]) -> Event:
-    """A task of a cluster ended by itself: the event that says how."""
-    code = message["died"]
-    how = {"signal": signal.Signals(-code).name} if code < 0 else {"status": code}
-    return {"event": "died", "t": message["seconds"], "task": message["task"], **how}
-
-
-def _verdict(job: _Job, message: Mapping[str, Any]) -> tuple[Status, str, str]:
-    """How a run ended, and why (with a detail) where that is not TensorFlow's own answer."""
-    stopped: Literal["timeout", "memory", "output", "cancelled"] | None = message["stopped"]
-    if stopped == "timeout":
-        return "timeout", "timeout", f"{message['seconds']:.1f}"
-    if stopped == "cancelled":
-        return "cancelled", "unwanted", ""
-    if stopped is not None:
-        return "killed", stopped, ""
-    code = message["exit"]
-    if code == 0:
-        return "ok", "", ""
-    if message["taken"]:
-        return "killed", "taken", ", ".join(message["taken"])
-    task = "task_" if message["task"] else ""
-    if code < 0:
-        return "killed", f"{task}signal", signal.Signals(-code).name
-    if any(event["event"] == "error" for event in job.events):
-        return "error", "", ""
-    return "killed", f"{task}exit", str(code)
+        if trace.answered and job.request.experiment.deterministic and job.key not in self._cache:
+            self._cache[job.key] = CachedRun(trace, job.program)
+            self._cached_events += len(trace.events)
+            while self._cached_events > CACHED_EVENTS:
+                _, oldest = self._cache.popitem(last=False)
+                self._cached_events -= len(oldest.trace.events)
 
 
 def _resident(pid: int) -> float | None:

@@ -14,9 +14,11 @@ End of input means that the engine is gone: every run is killed and the parent e
     {"run": ID, "pid": N}                             the run has the process (and process group) N
     {"run": ID, "task": NAME, "lines": [TEXT, ...]}   what it printed; NAME is "worker:1", or "" where it is no cluster
     {"run": ID, "task": NAME, "died": CODE, "seconds": N}    a task of a cluster has ended by itself, and not well
-    {"run": ID, "task": NAME, "exit": CODE, "stopped": WHY, "taken": [ADDRESS, ...], "seconds": N, "stderr": TEXT}
+    {"run": ID, "task": NAME, "exit": CODE, "stopped": WHY, "port_conflict": [ADDRESS, ...], "seconds": N,
+        "stderr": TEXT}
 CODE is the exit status, or minus the signal; of a cluster that of NAME, the first task to fail, or 0. WHY is null,
-"timeout", "memory", "output" or "cancelled". `taken` are a failed cluster's addresses at which a stranger was found.
+"timeout", "memory", "output" or "cancelled". `port_conflict` are a failed cluster's addresses at which a stranger
+was found.
 """
 
 from __future__ import annotations
@@ -395,7 +397,7 @@ class Parent:
             if not run.over or run.open or not all(task.exit is not None for task in run.tasks):
                 continue
             errors = [(task.name, task.errors.decode("utf-8", "replace")) for task in run.tasks if task.errors]
-            taken = [f"localhost:{port}" for port in run.reached()] if run.failed else []  # all its tasks are gone
+            reached = run.reached() if run.failed else []  # by others: all its tasks are gone
             for port in run.ports:
                 port.close()
             shutil.rmtree(run.folder, ignore_errors=True)
@@ -404,7 +406,7 @@ class Parent:
                 task=run.failed.name if run.failed and not run.stopped else "",
                 exit=run.failed.exit if run.failed else 0,
                 stopped=run.stopped,
-                taken=taken,
+                port_conflict=[f"localhost:{port}" for port in reached],
                 seconds=round(run.seconds, 4),
                 stderr="".join(f"{name}:\n{text}" if name else text for name, text in errors),
             )

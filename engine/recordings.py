@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
 from engine.experiments import Experiment
 from engine.program import render
+from engine.request import Request
 from engine.runtimes import Runtime, RuntimeMissingError, choose, runtime_name, version_key
 from engine.settings import Settings, SettingsError
 from engine.trace import Event, Trace

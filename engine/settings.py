@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticUndefined
@@ -79,9 +79,6 @@ class Settings(BaseModel):
     """The base of every experiment's settings: immutable, complete, and nothing but what is declared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    # What a check over several settings allows, where that is more than a field's own declaration.
-    rules: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod

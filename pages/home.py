@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from engine.engine import Request
+from engine.request import Request
 from lessons.aggregation.lesson import LESSON
 from pages.parts.charts import PLOTLY
 from pages.parts.engine import shared_engine

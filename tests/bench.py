@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments.scaling import SCALING, ScalingSettings
 from engine.program import render
+from engine.request import Request
 from lessons.scaling.sweep import settings_of
 
 ROOT = Path(__file__).parents[1]

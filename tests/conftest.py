@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
+from engine.request import Request
 from engine.runtimes import RuntimeMissingError
 from engine.trace import Trace
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.engine import Request
 from engine.experiments import Experiment
 from engine.offers import Offer
+from engine.request import Request
 from engine.runtimes import version_key
 from engine.settings import Settings
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import streamlit as st
 
-from engine.engine import Request
+from engine.request import Request
 from lessons.language import Texts
 from lessons.lesson import Action, AnyLesson
 from pages.parts.controls import choose

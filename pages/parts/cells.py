@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from engine.engine import Request
 from engine.experiments import Experiment
 from engine.offers import Offer
+from engine.request import Request
 from engine.settings import Settings
 from lessons.language import Texts
 from lessons.versions.flavour import Flavour

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from engine.engine import Engine, Request
-from engine.program import render
+from engine.engine import Engine
+from engine.request import Request
 from engine.runtimes import RuntimeMissingError
 from lessons.language import Texts
 from pages.parts.engine import shared_recordings
@@ -20,8 +20,8 @@ EVERY = 0.7  # seconds between two drawings, at least
 def fill(
     engine: Engine, name: str, requests: Sequence[Request], draw: Callable[[Mapping[int, Shown]], None], texts: Texts
 ) -> None:
-    """Draw the runs, by their place in `requests`: those that are kept, else recorded; then, where the version is
-    installed here, run those that are not kept. `name` is what is being filled, so that it can be stopped."""
+    """Draw the runs, by their place in `requests`: those that are cached, else recorded; then, where the version is
+    installed here, run those that are not cached. `name` is what is being filled, so that it can be stopped."""
     found, missing = _known(engine, requests)
     total = len(requests)
     draw(found)
@@ -63,15 +63,14 @@ def _known(engine: Engine, requests: Sequence[Request]) -> tuple[dict[int, Shown
     missing = []
     for place, request in enumerate(requests):
         try:
-            trace = engine.kept(request)
+            run = engine.cached(request)
         except RuntimeMissingError:
-            trace = None
+            run = None
         else:
-            if trace is None:
+            if run is None:
                 missing.append(place)
-        if trace is not None:
-            versions = engine.runtime(request.tensorflow, request.keras).versions
-            found[place] = Shown(trace, render(request.experiment, request.settings, versions), kept=True)
+        if run is not None:
+            found[place] = Shown(run.trace, run.program, cached=True)
         elif recording := shared_recordings().find(request):
             found[place] = Shown(recording.trace, recording.program, recording=recording.provenance)
     return found, missing

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from engine.engine import Request
+from engine.request import Request
 from engine.trace import Trace
 from lessons.language import Texts
 from lessons.lesson import AnyLesson, Link

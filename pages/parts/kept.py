@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.engine import Request
+from engine.request import Request
 from lessons.lesson import AnyLesson
 from pages.parts.running import Shown
 

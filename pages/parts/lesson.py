@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, urlencode
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.engine import Request
 from engine.offers import Offer, how_to_get
 from engine.program import notebook
+from engine.request import Request
 from engine.runtimes import runtime_name
 from engine.settings import SettingsError
 from engine.trace import Trace
@@ -247,10 +247,10 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
             )
         else:
             st.badge(
-                words("badge.kept" if shown.kept else "badge.live"),
+                words("badge.cached" if shown.cached else "badge.live"),
                 icon=":material/bolt:",
                 color="green",
-                help=words("badge.kept_help" if shown.kept else "badge.live_help"),
+                help=words("badge.cached_help" if shown.cached else "badge.live_help"),
             )
         st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
         st.badge(", ".join(start["devices"]), color="gray", help=words("badge.devices"))

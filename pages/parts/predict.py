@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.engine import Request
+from engine.request import Request
 from engine.trace import Trace
 from lessons.language import Texts
 from lessons.lesson import AnyLesson

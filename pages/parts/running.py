@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.engine import Engine, EngineBusyError, Request, Ticket
+from engine.engine import Engine, Ticket
 from engine.experiments import CannotRunError
 from engine.offers import how_to_get
-from engine.program import render
 from engine.recordings import Provenance, Recordings
+from engine.request import EngineBusyError, Request
 from engine.runtimes import RuntimeMissingError
 from engine.settings import SettingsError
 from engine.trace import Trace
@@ -29,12 +29,12 @@ TOGETHER = 24  # runs that one page asks for at once; the others follow as these
 
 @dataclass(frozen=True)
 class Shown:
-    """A run as a page shows it: its trace, and the program that ran. `kept` says that it ran here before; a
+    """A run as a page shows it: its trace, and the program that ran. `cached` says that it ran here before; a
     `recording` says that it did not run here, and where it did."""
 
     trace: Trace
     program: str
-    kept: bool = False
+    cached: bool = False
     recording: Provenance | None = None
 
 
@@ -76,7 +76,7 @@ def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace]
     finally:
         if not ticket.done:
             ticket.cancel()
-    return _ran(engine, request, ticket)
+    return _ran(ticket)
 
 
 class Together:
@@ -114,7 +114,7 @@ class Together:
             time.sleep(seconds)
         for place, ticket in list(self._tickets.items()):
             if ticket.done:
-                found[place] = _ran(self._engine, self._requests[place], ticket)
+                found[place] = _ran(ticket)
                 del self._tickets[place]
         return found
 
@@ -133,9 +133,8 @@ def together(engine: Engine, requests: Sequence[Request]) -> Iterator[Together]:
         runs.cancel()
 
 
-def _ran(engine: Engine, request: Request, ticket: Ticket) -> Shown:
-    versions = engine.runtime(request.tensorflow, request.keras).versions
-    return Shown(ticket.result(), render(request.experiment, request.settings, versions), ticket.kept)
+def _ran(ticket: Ticket) -> Shown:
+    return Shown(ticket.result(), ticket.program, ticket.cached)
 
 
 def _recorded(request: Request, recordings: Recordings) -> Shown | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import Experiment
+from engine.request import Request
 from engine.settings import Settings
 from lessons.language import Texts
 from lessons.versions.flavour import Flavour, flavours

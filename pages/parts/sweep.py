@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from lessons.language import Texts
 from lessons.lesson import Sweep
 from pages.parts.cells import versions_texts

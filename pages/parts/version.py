@@ -9,9 +9,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import Experiment
 from engine.offers import Offer, offers
+from engine.request import Request
 from engine.runtimes import RuntimeMissingError, choose, version_key
 from engine.settings import Settings
 from lessons.language import Texts

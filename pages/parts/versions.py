@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import Experiment
 from engine.experiments.fit import FIT
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.offers import Offer
+from engine.request import Request
 from engine.settings import SettingsError
 from lessons.aggregation.lesson import LESSON as AGGREGATION
 from lessons.language import Texts, number

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from engine.engine import Request
 from engine.experiments import Experiment
+from engine.request import Request
 from engine.settings import Settings
 
 PROGRAMS = {

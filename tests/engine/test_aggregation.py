@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.program import render
+from engine.request import Request
 from engine.trace import Trace
 
 AGGREGATIONS = ("NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA")

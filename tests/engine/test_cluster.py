@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from engine import engine as engine_module
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
+from engine.request import Request
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
 from tests.engine.test_engine import ROOT, alive, children_of, until
@@ -268,7 +269,7 @@ def test_a_port_that_somebody_takes_costs_another_try(cluster: Cluster, tmp_path
 
 def test_a_port_that_is_taken_again_is_named(cluster: Cluster, tmp_path: Path) -> None:
     trace, thefts = robbed(cluster, tmp_path, times=2)
-    assert (trace.status, trace.end["why"]) == ("killed", "taken")
+    assert (trace.status, trace.end["why"]) == ("killed", "port_conflict")
     assert trace.end["detail"] == f"localhost:{thefts[1]}"
 
 

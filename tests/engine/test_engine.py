@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from engine import engine as engine_module
-from engine.engine import Engine, EngineBusyError, EngineClosedError, Request
+from engine.engine import Engine
+from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, PROGRAMS, fault
@@ -185,22 +186,22 @@ def test_equal_requests_in_flight_are_one_run(small: Engine) -> None:
     assert all(trace is traces[0] for trace in traces)
 
 
-def test_a_finished_run_is_kept_only_where_it_is_deterministic(small: Engine) -> None:
+def test_a_finished_run_is_cached_only_where_it_is_deterministic(small: Engine) -> None:
     first = small.run(aggregation(replicas=3))
     again = small.submit(aggregation(replicas=3))
-    assert again.kept
+    assert again.cached
     assert again.result() is first
     assert small.run(fault("rubbish")) is not small.run(fault("rubbish"))
 
 
 @pytest.mark.usefixtures("programs")
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "KEPT_EVENTS", 40)
+def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "CACHED_EVENTS", 40)
     with Engine() as engine:
         for replicas in (1, 2, 3):
             engine.run(aggregation(replicas=replicas))
-        assert not engine.submit(aggregation(replicas=1)).kept
-        assert sum(len(trace.events) for trace in engine._kept.values()) <= 40
+        assert not engine.submit(aggregation(replicas=1)).cached
+        assert sum(len(run.trace.events) for run in engine._cache.values()) == engine._cached_events <= 40
 
 
 def test_the_queue_is_fair_and_tells_its_places(small: Engine) -> None:
@@ -337,7 +338,8 @@ def test_import_progress_is_told() -> None:
 APP = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from tests.engine import faults
 import engine.engine as module
 module.render = lambda experiment, settings, versions: faults.PROGRAMS["sleeps"]

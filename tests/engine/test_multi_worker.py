@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Request
+from engine.request import Request
 from engine.trace import Trace
 
 RATES = {"conv": 0.1, "fc_w": 1.0, "fc_b": 2.0}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine import engine as engine_module
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Request
+from engine.request import Request
 from engine.settings import SettingsError
 from engine.trace import Trace
 

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
 from engine.experiments import EXPERIMENTS
 from engine.offers import offers
 from engine.program import render
@@ -24,6 +24,7 @@ from engine.recordings import (
     recorded_settings,
     without_noise,
 )
+from engine.request import Request
 from engine.runtimes import KERAS_LINE, KERAS_VERSIONS, Runtime, choose, standard_set
 from engine.settings import SettingsError
 from engine.trace import Trace

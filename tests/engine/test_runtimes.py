@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from engine import pythons, runtimes
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import CannotRunError
 from engine.pythons import find_python
+from engine.request import Request
 from engine.runtimes import (
     CATALOGUE,
     KERAS_VERSIONS,
@@ -274,20 +275,20 @@ def test_where_files_lie_is_not_told(tmp_path: Path) -> None:
     text = (
         f'File "{tmp_path}/lib/python3.8/site-packages/tensorflow/a.py", line 1; {tmp_path}/lib; /lab/run-x/script.py'
     )
-    from engine.engine import _without_folders  # noqa: PLC0415
+    from engine.ending import without_folders  # noqa: PLC0415
 
     runtime = Runtime(python, Versions("2.4.1", "2.4.0"))
-    assert _without_folders(text, runtime, Path("/lab")) == f'File "tensorflow/a.py", line 1; {tmp_path}/lib; script.py'
+    assert without_folders(text, runtime, Path("/lab")) == f'File "tensorflow/a.py", line 1; {tmp_path}/lib; script.py'
 
 
 def test_the_frames_of_the_parent_are_not_told(tmp_path: Path) -> None:
     """Nor the lines of code that some versions of TensorFlow tell with them."""
-    from engine.engine import _without_folders  # noqa: PLC0415
+    from engine.ending import without_folders  # noqa: PLC0415
     from engine.warm import PARENT  # noqa: PLC0415
 
     runtime = Runtime(stand_in.environment(tmp_path, "2.4.1"), Versions("2.4.1", "2.4.0"))
     mine = '  File "script.py", line 54, in <module>\n    var1 = tf.get_variable(\n'
     frames = f'  File "{PARENT}", line 509, in run_script\n    exec(code, main.__dict__)\n' * 2
     bare = f'  File "{PARENT}", line 509, in run_script\n\n' * 2
-    assert _without_folders(f"{mine}{frames}end", runtime, tmp_path) == f"{mine}end"
-    assert _without_folders(f"{mine}{bare}end", runtime, tmp_path) == f"{mine}end"
+    assert without_folders(f"{mine}{frames}end", runtime, tmp_path) == f"{mine}end"
+    assert without_folders(f"{mine}{bare}end", runtime, tmp_path) == f"{mine}end"

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import CannotRunError
 from engine.experiments.scaling import has_the_data
+from engine.request import Request
 from engine.trace import Event, Trace
 from engine.versions import Versions
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
 from engine.program import render
+from engine.request import Request
 from engine.settings import SettingsError
 from engine.trace import Event, Trace
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
 from engine.program import Versions, notebook, render
+from engine.request import Request
 
 # Every option of every setting is in one of these at least, and each way in which a run can end.
 CHOICES: dict[str, list[dict[str, Any]]] = {}

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
+from engine.request import Request
 from engine.trace import Trace
 from lessons.sync_replicas.fates import fates
 from tests.engine.test_engine import children_of, until

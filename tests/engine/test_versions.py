@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from engine.runtimes import Runtime, choose, find_runtimes, standard_set, wanted
 from engine.trace import Trace
 from tests.engine.test_aggregation import (

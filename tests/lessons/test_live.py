@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments.aggregation import AggregationSettings
+from engine.request import Request
 from lessons.aggregation import lesson as module
 from lessons.aggregation.lesson import LESSON
 from lessons.aggregation.reading import read

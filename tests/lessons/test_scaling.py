@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments.scaling import ScalingSettings
+from engine.request import Request
 from engine.trace import Event, Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.scaling import lesson as module

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.engine import Engine, Request, Ticket
+from engine.engine import Engine, Ticket
+from engine.request import Request
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.sync_replicas.lesson import LESSON

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
 from engine.experiments.variable_scope import (
     MOST,
     PRESETS,
     Operation,
     VariableScopeSettings,
 )
+from engine.request import Request
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.variable_scope import editing

@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 import pytest
 
-from engine.engine import Request
 from engine.experiments import EXPERIMENTS
 from engine.experiments.fit import FIT, FitSettings
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.offers import Offer, offers
 from engine.recordings import Recordings
+from engine.request import Request
 from engine.trace import Trace
 from lessons.aggregation.reading import Place
 from lessons.language import LANGUAGES, Texts

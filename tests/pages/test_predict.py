@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from lessons.aggregation.lesson import LESSON as AGGREGATION
 from lessons.scope_placement.lesson import LESSON as SCOPE
 from tests.pages.test_app import _one_engine, app, copies

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.engine import Engine, Request
+from engine.engine import Engine
+from engine.request import Request
 from engine.trace import Trace
 from lessons.scaling import sweep
 from lessons.scaling.lesson import LESSON
@@ -73,7 +74,7 @@ def test_it_is_drawn_while_it_goes_on(engine: Engine, monkeypatch: pytest.Monkey
     assert counts == sorted(counts)
     assert counts[-1] == 400
     assert len(test.get("plotly_chart")) == 1
-    assert engine.kept(Request.of("scaling", {"steps": 400, "seed": 77})) is not None
+    assert engine.cached(Request.of("scaling", {"steps": 400, "seed": 77})) is not None
 
 
 def test_the_sweep_runs_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

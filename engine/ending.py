@@ -1,0 +1,121 @@
+"""What a run said and how it ended: from a program's lines and the parent's words to events. No process, no state."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.runtimes import Runtime
+from engine.trace import Event, Status
+from engine.warm import PARENT
+
+OUTPUT_SHOWN = 1000  # characters of a line that is no event
+
+# Why a run gave no answer: what `why` in its `end` event stands for. Pages say it in their own language.
+REASONS = {
+    "timeout": "it had not ended after {detail} s",
+    "memory": "it held more memory than a run may",
+    "output": "it printed more than a run may",
+    "signal": "its process was ended by {detail}",
+    "exit": "its process ended with exit status {detail} and reported no error",
+    "task_signal": "its task {task} was ended by {detail}",
+    "task_exit": "its task {task} ended with exit status {detail} and reported no error",
+    "port_conflict": "another program took {detail}, where one of its tasks was to be found",
+    "parent_died": "the process that holds TensorFlow died under this run, {detail} times",
+    "not_started": "TensorFlow could not be started ({detail})",
+    "unwanted": "nobody waited for it any more",
+    "closed": "the engine was closed",
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: its status, and where that is not TensorFlow's own answer why (one of REASONS), with a detail
+    and the task that it was about. `seconds` from the start of its process, and its standard error."""
+
+    status: Status
+    why: str = ""
+    detail: str = ""
+    task: str = ""
+    seconds: float = 0.0
+    stderr: str = ""
+
+    def event(self) -> Event:
+        """The `end` event."""
+        seconds = round(self.seconds, 4)
+        end: Event = {"event": "end", "t": seconds, "status": self.status, "seconds": seconds}
+        if self.why:
+            reason = REASONS[self.why].format(detail=self.detail, task=self.task)
+            end |= {"why": self.why, "detail": self.detail, "reason": reason}
+            if self.task:
+                end["task"] = self.task
+        return end
+
+
+def ending_of(message: Mapping[str, Any], events: Iterable[Event]) -> Ending:
+    """From the parent's last word on a run, and what the run had said."""
+
+    def end(status: Status, why: str = "", detail: str = "") -> Ending:
+        return Ending(status, why, detail, message["task"], message["seconds"], message["stderr"])
+
+    stopped, code = message["stopped"], message["exit"]
+    if stopped == "timeout":
+        return end("timeout", "timeout", f"{message['seconds']:.1f}")
+    if stopped == "cancelled":
+        return end("cancelled", "unwanted")
+    if stopped is not None:
+        return end("killed", stopped)
+    if code == 0:
+        return end("ok")
+    if message["port_conflict"]:
+        return end("killed", "port_conflict", ", ".join(message["port_conflict"]))
+    task = "task_" if message["task"] else ""
+    if code < 0:
+        return end("killed", f"{task}signal", signal.Signals(-code).name)
+    if any(event["event"] == "error" for event in events):
+        return end("error")
+    return end("killed", f"{task}exit", str(code))
+
+
+def died_event(message: Mapping[str, Any], events: Iterable[Event]) -> Event | None:
+    """A task of a cluster has ended by itself: the event that says how. None where it ended with an error which it had
+    reported itself: that is its answer."""
+    code, task = message["died"], message["task"]
+    if code > 0 and any(event["event"] == "error" and event.get("task") == task for event in events):
+        return None
+    how = {"signal": signal.Signals(-code).name} if code < 0 else {"status": code}
+    return {"event": "died", "t": message["seconds"], "task": task, **how}
+
+
+def parse_event(line: str, runtime: Runtime, workplace: Path) -> Event:
+    """A line that a program printed. What is no event becomes one, `output`, so that nothing it said is lost."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not (isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] not in ("run", "end")):
+        event = {"event": "output", "text": line}
+    event = {
+        name: without_folders(value, runtime, workplace) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+    if event["event"] == "output":
+        event["text"] = str(event.get("text", ""))[:OUTPUT_SHOWN]
+    return event
+
+
+def without_folders(text: str, runtime: Runtime, workplace: Path) -> str:
+    """The script by its name alone, and TensorFlow's files from "tensorflow/" on: where they lie says nothing, and
+    differs from run to run, and from machine to machine."""
+    if "/" not in text:
+        return text
+    # The frames below the script's own, some with the line of code that was at work there.
+    text = re.sub(rf' *File "{re.escape(str(PARENT))}", line \d+, in \S+\n(?: {{4}}\S.*\n)?\n*', "", text)
+    environment = re.escape(str(runtime.python.parent.parent))
+    text = re.sub(rf"{environment}/lib/python[\d.]+/site-packages/", "", text)
+    return re.sub(rf"{re.escape(str(workplace))}/(run-[^/]+/)?", "", text)
