@@ -22,6 +22,7 @@ REASONS = {
     "memory": "it held more memory than a run may",
     "output": "it printed more than a run may",
     "signal": "its process was ended by {detail}",
+    "no_room": "the machine had no process or no file left for it ({detail})",
     "exit": "its process ended with exit status {detail} and reported no error",
     "task_signal": "its task {task} was ended by {detail}",
     "task_exit": "its task {task} ended with exit status {detail} and reported no error",
@@ -68,6 +69,8 @@ def ending_of(message: Mapping[str, Any], events: Iterable[Event]) -> Ending:
         return end("timeout", "timeout", f"{message['seconds']:.1f}")
     if stopped == "cancelled":
         return end("cancelled", "unwanted")
+    if stopped == "no_room":
+        return end("killed", "no_room", (message["stderr"].strip().splitlines() or [""])[-1])
     if stopped is not None:
         return end("killed", stopped)
     if code == 0:

@@ -8,16 +8,20 @@ It speaks JSON, one object a line. On standard input:
     {"run": ID, "program": TEXT, "seconds": N, "bytes": N, "output": N}     start a run, with its limits
     {..., "tasks": {"ps": 1, "worker": 2}, "serving": ["ps"], "may_be_killed": []}  that is a cluster, see Run
     {"cancel": ID}                                                          kill it
+    {"ping": N}                                                             say that this loop still goes round
 End of input means that the engine is gone: every run is killed and the parent ends. On standard output:
     {"importing": N}                                  modules found so far, while TensorFlow is imported
     {"ready": {"tensorflow": ..., "keras": ..., "tf_keras": ..., "python": ..., "modules": N, "seconds": N}}
     {"run": ID, "pid": N}                             the run has the process (and process group) N
-    {"run": ID, "task": NAME, "lines": [TEXT, ...]}   what it printed; NAME is "worker:1", or "" where it is no cluster
+    {"pong": N}                                       to a ping
+    {"run": ID, "task": NAME, "lines": [TEXT, ...], "seconds": N}      what it printed, and when, from its beginning;
+        NAME is "worker:1", or "" where it is no cluster
     {"run": ID, "task": NAME, "died": CODE, "seconds": N}    a task of a cluster has ended by itself, and not well
     {"run": ID, "task": NAME, "exit": CODE, "stopped": WHY, "port_conflict": [ADDRESS, ...], "seconds": N,
         "stderr": TEXT}
 CODE is the exit status, or minus the signal; of a cluster that of NAME, the first task to fail, or 0. WHY is null,
-"timeout", "memory", "output" or "cancelled". `port_conflict` are a failed cluster's addresses at which a stranger
+"timeout", "memory", "output", "cancelled", or "no_room" where the system gave it no process or no file: the last line
+of its standard error then has the system's words. `port_conflict` are a failed cluster's addresses at which a stranger
 was found.
 """
 
@@ -293,6 +297,8 @@ class Parent:
             command = json.loads(line)
             if "run" in command:
                 self.start(command)
+            elif "ping" in command:
+                self.send(pong=command["ping"])
             elif command["cancel"] in self.runs:
                 self.runs[command["cancel"]].kill("cancelled")
 
@@ -378,7 +384,9 @@ class Parent:
 
     def send_lines(self, run: Run, task: Task, lines: list[bytes]) -> None:
         if lines:
-            self.send(run=run.name, task=task.name, lines=[line.decode("utf-8", "replace") for line in lines])
+            seconds = round(run.seconds if run.over else time.monotonic() - run.began, 4)
+            texts = [line.decode("utf-8", "replace") for line in lines]
+            self.send(run=run.name, task=task.name, lines=texts, seconds=seconds)
 
     def reap(self) -> None:
         """Tell of the tasks and runs that have ended and have been heard to the end."""

@@ -63,6 +63,7 @@ def converse(python: Path, folder: Path) -> None:
     for number, program in enumerate(["print('hello')", "1 / 0", "import time; time.sleep(60)"]):
         parent.stdin.write(json.dumps({"run": number, "program": program, **limits}) + "\n")
     parent.stdin.write(json.dumps({"cancel": 2}) + "\n")
+    parent.stdin.write(json.dumps({"ping": 7}) + "\n")
     parent.stdin.flush()
     messages: list[dict[str, Any]] = []
     while sum("exit" in message for message in messages) < 3:
@@ -71,7 +72,10 @@ def converse(python: Path, folder: Path) -> None:
     assert parent.wait(5) == 0
     parent.stdout.close()
     assert messages[0]["ready"]["python"].startswith(python.name.removeprefix("python"))
-    assert {"run": 0, "task": "", "lines": ["hello"]} in messages
+    assert {"pong": 7} in messages
+    (said,) = (message for message in messages if message.get("run") == 0 and "lines" in message)
+    assert (said["task"], said["lines"]) == ("", ["hello"])
+    assert 0 < said["seconds"] < 20
     ends = {message["run"]: message for message in messages if "exit" in message}
     assert (ends[0]["exit"], ends[0]["stopped"]) == (0, None)
     assert ends[1]["exit"] == 1
