@@ -155,8 +155,8 @@ def test_recordings_of_requests_on_standard_input() -> None:
             ["aggregation", "aggregation=MEAN", "replicas=7", "--tf", "2.4"],
             3,
             "not recorded: python -m engine run aggregation aggregation=MEAN replicas=7 --tf 2.4; of the {count} "
-            "choices that are recorded on 2.4.1 the nearest is: python -m engine run aggregation aggregation=MEAN replicas=8 "
-            "--tf 2.4 --recorded",
+            "choices that are recorded on 2.4.1 the nearest is: python -m engine run aggregation "
+            "aggregation=MEAN replicas=8 --tf 2.4 --recorded",
         ),
         (["aggregation", "--tf", "2.4.3"], 3, "aggregation is recorded on: 2.21.0, 2.15.1, 2.5.0, 2.4.1"),
         (["aggregation", "--tf", "9.9"], 2, "aggregation is recorded on: 2.21.0, 2.15.1, 2.5.0, 2.4.1"),
