@@ -17,6 +17,7 @@ import pytest
 from engine import engine as engine_module
 from engine.engine import Engine, Ticket
 from engine.request import Request
+from engine.runtimes import Runtime
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
 from tests.engine.test_engine import ROOT, alive, children_of, until
@@ -141,7 +142,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(tensorflow: Runtime) -> Iterator[Cluster]:  # noqa: ARG001  it starts TensorFlow
     with Engine(slots=2, memory=2 << 30, output=400_000) as engine:
         found = Cluster(engine)
         patch = pytest.MonkeyPatch()
@@ -356,6 +357,7 @@ with module.Engine() as engine:
 """
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_no_task_outlives_the_engine() -> None:
     """Not even where it is killed: parent and tasks are gone soon after."""
     app = subprocess.Popen([sys.executable, "-c", APP], stdout=subprocess.PIPE, text=True, cwd=ROOT)
