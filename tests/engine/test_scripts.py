@@ -147,7 +147,7 @@ def test_the_script_alone_prints_the_same_events(engine: Engine, sample: Sample,
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of every program of CHOICES, as it is for each Keras: a file each, less those that are another's twin."""
+    """A folder with every program of CHOICES, as it is for each Keras; equal ones are there once."""
     folder = tmp_path_factory.mktemp("programs")
     there = set()
     for experiment, choices in CHOICES.items():
