@@ -7,6 +7,7 @@ that a fix leads to goes to its end. Which calls those are is known from TensorF
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from engine.experiments.variable_scope import SCOPES, Operation
 from lessons.variable_scope import editing
@@ -14,6 +15,7 @@ from lessons.variable_scope.reading import Reading
 from lessons.variable_scope.reuse import Refusal, full_names, refusal
 
 Operations = tuple[Operation, ...]
+TO_GRAPH: Final = {"mode": "graph"}
 _MAX_CHANGES = 40  # of at most 8 operations: there is no fix where these do not do
 
 
@@ -25,7 +27,7 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
     fix = {"api": "compat.v1"} if failure.cause == "no_attribute" else {}
     operations = editing.explicit(reading.settings.operations)
     if reading.eager and failure.cause == "no_shape" and refusal(operations, eager=False) is None:
-        return {**fix, "mode": "graph"}  # where the call finds the variable whose shape it leaves open
+        return fix | TO_GRAPH  # where the call finds the variable whose shape it leaves open
     for _ in range(_MAX_CHANGES):
         refused = refusal(operations, reading.eager)
         if refused is None:

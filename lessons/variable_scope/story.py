@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lessons.language import Texts, number
-from lessons.variable_scope.fix import suggested_fix
+from lessons.variable_scope.fix import TO_GRAPH, suggested_fix
 from lessons.variable_scope.reading import Item, Reading, short
 
 _LONGEST_MESSAGE = 240
@@ -30,11 +30,11 @@ def _sharing(reading: Reading, texts: Texts) -> Iterator[str]:
     for items in reading.objects.values():
         # In a graph a name of parts, which has no :0, may be beside that of a whole variable.
         by_name.setdefault(items[0].plain_name if reading.eager else items[0].name, []).append(items[0])
-    apart = [items for items in by_name.values() if len(items) > 1]
-    for items in apart:
-        name = min((item.name for item in items), key=len)
-        yield texts("story.apart", names=_variables(items, texts), name=f"`{name}`")
-    kinds = [[item.statement.operation.kind for item in items] for items in apart]
+    apart = [group for group in by_name.values() if len(group) > 1]
+    for group in apart:
+        name = min((item.name for item in group), key=len)
+        yield texts("story.apart", names=_variables(group, texts), name=f"`{name}`")
+    kinds = [[item.statement.operation.kind for item in group] for group in apart]
     if any(each.count("get") > 1 for each in kinds):
         yield texts("story.eager")
     if any("variable" in each for each in kinds):
@@ -44,6 +44,10 @@ def _sharing(reading: Reading, texts: Texts) -> Iterator[str]:
 def _reuse(reading: Reading, texts: Texts) -> Iterator[str]:
     """Which scopes have a reuse that they were not given: where False is given, it counts as not given."""
     if reading.eager:
+        asked = any(item.statement.operation.options.get("reuse", "False") != "False" for item in reading.scopes)
+        apart = len({item.plain_name for item in reading.variables}) < len(reading.variables)
+        if asked and not apart and suggested_fix(reading) != TO_GRAPH:  # both are told with a reason of their own
+            yield texts("story.reuse.eager")
         return
     found: dict[tuple[str, str], dict[str, None]] = {}
     for item in reading.scopes:
@@ -106,7 +110,7 @@ def _names(reading: Reading, texts: Texts) -> Iterator[str]:
         if item.statement.operation.options.get("partitioner") and not item.shared:
             parts = texts.list(f"`{part}`" for part in item.parts)
             key = "parts" if item.count > 1 else "one_part"
-            yield texts(f"story.{key}", variable=f"`{item.statement.variable}`", parts=parts, count=item.count)
+            yield texts(f"story.{key}", variable=f"`{item.statement.variable}`", parts=parts)
     losses = reading.collections.get("regularization_losses", ())
     if losses:
         yield texts("story.losses", count=len(losses))
@@ -146,7 +150,7 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
             return [where, texts("story.error.exists_outside", variable=f"`{same[0].statement.variable}`")]
         if key == "missing" and same:
             return [where, texts("story.error.missing_variable", name=f"`{name}`")]
-        if key == "no_shape" and reading.eager and suggested_fix(reading) == {"mode": "graph"}:
+        if key == "no_shape" and reading.eager and suggested_fix(reading) == TO_GRAPH:
             return [where, texts("story.error.no_shape_eager")]
     return [where, texts(f"story.error.{key}", version=reading.tensorflow, message=f"`{message}`", name=f"`{name}`")]
 
