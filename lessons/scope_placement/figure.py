@@ -91,7 +91,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Frame:
-    """One picture: the column that the program has come to, or after all of them the place of a step."""
+    """One frame: the column that the program has come to, or after all of them the place of a step."""
 
     column: int  # -1: before the first; as many as there are columns: in training
     index: int = -1
@@ -177,9 +177,9 @@ class _Drawing:
         self.height = self.banner + _BANNER + _CAPTION
 
     def figure(self) -> go.Figure:
-        pictures = list(self._frames())
-        names = [picture.name for picture in pictures]
-        states = [self._state(picture) for picture in pictures]
+        frames = list(self._frames())
+        names = [frame.name for frame in frames]
+        states = [self._state(frame) for frame in frames]
         shapes, annotations = list(self._shapes()), list(self._annotations())
         return player.figure(
             names, states, self._fixed(), self.height, self.texts, shapes=shapes, annotations=annotations
@@ -322,7 +322,7 @@ class _Drawing:
         return frame.column >= first
 
     def _strike(self, frame: _Frame) -> dict[str, Any]:
-        """The error: through every life at its moment, and told in a banner."""
+        """The error: through every life at its moment, and named in a banner."""
         failed = frame.failed
         x = self._now(frame) if failed else 0.0
         half = 0.0035 if failed else 0.0

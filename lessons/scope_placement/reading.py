@@ -319,7 +319,7 @@ def _by_step(events: Sequence[Event]) -> dict[int, tuple[float, ...]]:
 
 
 def _rules(reading: Reading) -> tuple[Rule, ...]:
-    """The rules that could be told apart: with fit no replica's own gradient is known."""
+    """The rules that could be distinguished: with fit no replica's own gradient is known."""
     return ("sum", "mean") if reading.fit else ("sum", "mean", "first")
 
 

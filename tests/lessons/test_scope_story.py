@@ -23,12 +23,12 @@ from tests.lessons.traces import cut
 FOLDER = Path(__file__).parents[2] / "lessons" / "scope_placement"
 
 
-def told(run: Trace, language: Language = "en") -> list[str]:
+def sentences_of(run: Trace, language: Language = "en") -> list[str]:
     return what_happened(read(run), Texts(FOLDER, language))
 
 
 def test_everything_inside() -> None:
-    assert told(scope_trace(*SUMMED)) == [
+    assert sentences_of(scope_trace(*SUMMED)) == [
         "The weight was created with the model, inside the scope (line 91): it belongs to `MirroredStrategy`, with "
         "copies on CPU:0 and CPU:1.",
         "With the optimizer, made inside the scope (line 92), came `iterations`, of `MirroredStrategy` too.",
@@ -39,14 +39,14 @@ def test_everything_inside() -> None:
 
 
 def test_everything_inside_in_chinese() -> None:
-    sentences = told(scope_trace(*SUMMED), "zh")
+    sentences = sentences_of(scope_trace(*SUMMED), "zh")
     assert sentences[3] == "第 1 步的梯度 1 和 2 相加得 3，每份拷贝都从 1 变为 0.7。"
     assert "0.13" in sentences[4]
 
 
 def test_keras_3_refuses_an_optimizer_from_outside() -> None:
     run = scope_trace(error=MESSAGES["mixing"], optimizer_scope="out", counter=PLAIN, slots=None)
-    sentences = told(run)
+    sentences = sentences_of(run)
     assert sentences[1].endswith("came `iterations`, a plain variable.")
     assert sentences[2].startswith("`RuntimeError` in step 1, at line ")
     assert "`optimizer.apply_gradients(zip(gradients, weights))`" in sentences[2]
@@ -55,7 +55,7 @@ def test_keras_3_refuses_an_optimizer_from_outside() -> None:
 
 
 def test_one_replica_alone_and_why() -> None:
-    sentences = told(scope_trace(*[[each, 1.0] for each in ALONE], tensorflow="2.5.0", **DIRECT))
+    sentences = sentences_of(scope_trace(*[[each, 1.0] for each in ALONE], tensorflow="2.5.0", **DIRECT))
     assert "Only the copy on CPU:0 trained, from 1 to 0.439 in 3 steps; the rest still hold 1." in sentences[2]
     assert "no longer goes through `merge_call`" in sentences[3]
     assert "2.4.1 does neither" in sentences[3]
@@ -64,7 +64,7 @@ def test_one_replica_alone_and_why() -> None:
 
 def test_the_same_step_on_the_version_before() -> None:
     run = scope_trace(error=MESSAGES["slot_scope"], counter=None, slots=None, tensorflow="2.4.1", **DIRECT)
-    meaning = told(run)[2]
+    meaning = sentences_of(run)[2]
     assert "asks the strategy that is active where it is called" in meaning
     assert "From 2.5.0 on" in meaning
 
@@ -79,34 +79,38 @@ def test_the_same_step_on_the_version_before() -> None:
 )
 def test_a_slot_that_add_slot_refuses_on_2_5_0(settings: dict[str, Any], trace: dict[str, Any], words: str) -> None:
     run = scope_trace(error=MESSAGES["slot_scope"], slots=None, tensorflow="2.5.0", **trace, **settings)
-    assert any(words in sentence for sentence in told(run))
+    assert any(words in sentence for sentence in sentences_of(run))
 
 
 def test_copies_that_share_their_slots() -> None:
     run = scope_trace([0.9, 0.81], optimizer_build="yes", optimizer_scope="out", slots=PLAIN, counter=PLAIN)
-    assert any("the slot `momentum` is one plain variable that all copies use" in sentence for sentence in told(run))
+    assert any(
+        "the slot `momentum` is one plain variable that all copies use" in sentence for sentence in sentences_of(run)
+    )
 
 
 def test_counting_each_replicas_step() -> None:
     """1 - 0.1 * 3 = 0.7, but the plain counter says 2."""
     run = scope_trace([0.7, 0.7], optimizer="sgd", optimizer_scope="out", counter=PLAIN, counts=[[2]])
-    assert "But `iterations` says 2 after 1 step" in " ".join(told(run))
-    assert told(run)[-1] == "Smallest change: `optimizer_scope=in`."
+    assert "But `iterations` says 2 after 1 step" in " ".join(sentences_of(run))
+    assert sentences_of(run)[-1] == "Smallest change: `optimizer_scope=in`."
 
 
 def test_a_dummy_call_moves_nothing() -> None:
     run = scope_trace(error=MESSAGES["colocate"], weight=PLAIN, slots=None, model_scope="out", dummy_call="in_scope")
-    assert told(run)[1] == "The dummy call moved nothing: a variable stays with the strategy it was created under."
+    assert (
+        sentences_of(run)[1] == "The dummy call moved nothing: a variable stays with the strategy it was created under."
+    )
 
 
 def test_fit_takes_the_mean() -> None:
-    assert told(scope_trace(*AVERAGED, loop="fit"))[3] == (
+    assert sentences_of(scope_trace(*AVERAGED, loop="fit"))[3] == (
         "`fit` takes the mean of the batch's gradients 1 and 2, which is 1.5, and every copy goes from 1 to 0.85 alike."
     )
 
 
 def test_what_cannot_be_told_is_not_told() -> None:
-    assert "can't tell their sum from their mean" in told(scope_trace([0.9, 0.9], optimizer="adam"))[3]
+    assert "can't tell their sum from their mean" in sentences_of(scope_trace([0.9, 0.9], optimizer="adam"))[3]
 
 
 def test_every_cause_has_an_error_here() -> None:
@@ -121,7 +125,7 @@ def test_every_error_is_explained(cause: str, settings: dict[str, Any], language
     at: dict[str, Any] = {"at": fit} if "loop" in settings else {}
     for weight, tensorflow in itertools.product((PLAIN, None, MIRRORED), ("2.4.1", "2.5.0", "2.21.0")):
         run = scope_trace(error=MESSAGES[cause], weight=weight, slots=None, tensorflow=tensorflow, **at, **settings)
-        sentences = told(run, language)
+        sentences = sentences_of(run, language)
         assert MESSAGES[cause][0] in " ".join(sentences)
         assert 2 <= len(sentences) <= 6
 
@@ -129,7 +133,7 @@ def test_every_error_is_explained(cause: str, settings: dict[str, Any], language
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("run", RUNS)
 def test_every_story_is_whole_and_short(run: Trace, language: Language) -> None:
-    sentences = told(run, language)
+    sentences = sentences_of(run, language)
     assert 1 <= len(sentences) <= 7
     for sentence in sentences:
         assert "{" not in sentence
@@ -138,7 +142,7 @@ def test_every_story_is_whole_and_short(run: Trace, language: Language) -> None:
 
 
 def test_an_unknown_error_is_quoted_as_code_and_not_too_long() -> None:
-    sentence = told(scope_trace(error=("RuntimeError", "a `tick`\nand " + "x" * 1000)))[-1]
+    sentence = sentences_of(scope_trace(error=("RuntimeError", "a `tick`\nand " + "x" * 1000)))[-1]
     assert sentence.startswith("TensorFlow's own words: `a 'tick' and xxx")
     assert sentence.endswith("…`")
 
@@ -148,7 +152,7 @@ def test_an_unknown_error_is_quoted_as_code_and_not_too_long() -> None:
 def test_a_stopped_run_says_how_far_it_came(status: str, language: Language) -> None:
     whole = scope_trace(*SUMMED, steps=20)
     for length in range(1, len(whole.events)):
-        sentences = told(cut(whole, length, status), language)
+        sentences = sentences_of(cut(whole, length, status), language)
         assert 1 <= len(sentences) <= 5
     assert "20" in sentences[-1]
     assert "2" in sentences[-1].replace("20", "")
@@ -176,8 +180,8 @@ def test_a_keras_that_no_setting_fixes_is_said_to_be_one(language: Language) -> 
     refused = on_keras(scope_trace(error=MESSAGES["mixing"], optimizer_scope="out"), "3.4.1")
     for run in (apart, doubled, refused):
         assert suggested_fix(read(run)) is None
-    assert "3.4.1" in told(apart, language)[-1]
-    assert "3.5.0" in told(doubled, language)[-1]
+    assert "3.4.1" in sentences_of(apart, language)[-1]
+    assert "3.5.0" in sentences_of(doubled, language)[-1]
     assert suggested_fix(read(on_keras(refused, "3.5.0"))) == {"optimizer_scope": "in"}
 
 
