@@ -76,8 +76,8 @@ class _Story:
         for birth in births:
             by_role.setdefault(birth.role, []).append(f"`{birth.name}`")
         names = by_role.get("iterations", [])
-        for role, key in (("slot", "slots"), ("other", "hyperparameters")):
-            if of_role := by_role.get(role):
+        for key, of_role in (("slots", by_role.get("slot")), ("hyperparameters", by_role.get("other"))):
+            if of_role:
                 names.append(self.texts(f"story.{key}", names=self._list(of_role), count=len(of_role)))
         return self._list(names)
 

@@ -114,7 +114,7 @@ def test_one_input_or_several_that_were_not_used() -> None:
 
 
 def test_several_slots_are_told_as_several() -> None:
-    shared = {"optimizer_build": "yes", "optimizer_scope": "out", "slots": PLAIN, "counter": PLAIN}
+    shared: dict[str, Any] = {"optimizer_build": "yes", "optimizer_scope": "out", "slots": PLAIN, "counter": PLAIN}
     run = scope_trace([0.9, 0.81], optimizer="adam", **shared)
     assert "the slots `momentum` and `velocity` are plain variables that all copies use" in " ".join(sentences_of(run))
 
