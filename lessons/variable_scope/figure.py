@@ -86,7 +86,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
         sentences.append(texts(f"alternative.{'after' if step else 'before'}", values=held))
     failure = reading.failure
     if failure and failure.raised:
-        sentences.append(texts("alternative.failure", kind=failure.kind, line=failure.line or "?"))
+        sentences.append(texts("alternative.failure", kind=failure.kind, line=failure.at_line))
     elif failure:
         sentences.append(texts(f"story.stopped.{failure.kind}"))
     return texts.sentences(sentences)
@@ -283,7 +283,7 @@ class _Drawing:
         points, failure = Points(), self.reading.failure
         text, ink = HIDDEN, LIGHT
         if failure and frame.failed:
-            kind = failure.kind if failure.raised else self.texts(f"status.{failure.kind}")
+            kind = failure.kind if failure.raised else self.texts(f"ended.{failure.kind}")
             text = f"✕ <b>{kind}</b>"
             if failure.line is not None:
                 text += " · " + self.texts("figure.line", line=failure.line)
@@ -295,7 +295,7 @@ class _Drawing:
     @property
     def outcome(self) -> str:
         names = len(self.reading.variables)
-        objects = sum(items[0].count for items in self.reading.objects.values())
+        objects = self.reading.count
         return self.texts("figure.outcome", names=names, objects=objects)
 
     def _caption(self, frame: _Frame) -> str:

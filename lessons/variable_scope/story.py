@@ -8,8 +8,6 @@ from lessons.language import Texts, number
 from lessons.variable_scope.fix import TO_GRAPH, suggested_fix
 from lessons.variable_scope.reading import Item, Reading, short
 
-_LONGEST_MESSAGE = 240
-
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """A few short sentences in Markdown: what is one object and what isn't, what the names come from, where it lives,
@@ -93,9 +91,10 @@ def _entering(reading: Reading, texts: Texts) -> Iterator[str]:
 
 
 def _names(reading: Reading, texts: Texts) -> Iterator[str]:
-    calls = [item for item in reading.variables if item.statement.operation.kind == "get"]
     in_name_scope = [
-        item for item in calls if any(each.statement.operation.kind == "name_scope" for each in reading.around(item))
+        item
+        for item in reading.calls
+        if any(each.statement.operation.kind == "name_scope" for each in reading.around(item))
     ]
     if in_name_scope:
         yield texts("story.ignored", name=f"`{in_name_scope[0].name}`")
@@ -103,10 +102,10 @@ def _names(reading: Reading, texts: Texts) -> Iterator[str]:
     if numbered:
         names = texts.list(f"`{item.name}`" for item in numbered)
         yield texts("story.numbered", names=names, count=len(numbered))
-    if found := [item for item in numbered if item in calls]:
+    if found := [item for item in numbered if item in reading.calls]:
         names = texts.list(f"`{reading.full_name(item)}`" for item in found)
         yield texts("story.known_as", names=names, count=len(found))
-    for item in calls:
+    for item in reading.calls:
         if item.statement.operation.options.get("partitioner") and not item.shared:
             parts = texts.list(f"`{part}`" for part in item.parts)
             key = "parts" if item.count > 1 else "one_part"
@@ -131,7 +130,7 @@ def _device(reading: Reading, texts: Texts) -> Iterator[str]:
         return
     device = next((short(each) for each in reading.devices), "CPU:0")
     key = "eager_device" if reading.device(reading.variables[0]) else "device"
-    yield texts(f"story.{key}", device=device, count=sum(items[0].count for items in reading.objects.values()))
+    yield texts(f"story.{key}", device=device, count=reading.count)
 
 
 def _failure(reading: Reading, texts: Texts) -> list[str]:
@@ -139,20 +138,19 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
     assert failure is not None
     if not failure.raised:
         return [texts(f"story.stopped.{failure.kind}")]
-    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.line or "?")
-    message = " ".join(failure.message.replace("`", "'").split())[:_LONGEST_MESSAGE]
+    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.at_line)
     key, name = failure.cause, ""
     if failure.place is not None:
         item = reading.items[failure.place]
         name = reading.full_name(item)
-        same = [each for each in reading.variables if each.plain_name == name]
         if key == "exists" and not any(each in reading.scopes for each in reading.around(item)):
-            return [where, texts("story.error.exists_outside", variable=f"`{same[0].statement.variable}`")]
-        if key == "missing" and same:
+            made = next(each for each in reading.calls if reading.full_name(each) == name)
+            return [where, texts("story.error.exists_outside", variable=f"`{made.statement.variable}`")]
+        if key == "missing" and any(each.plain_name == name for each in reading.variables):
             return [where, texts("story.error.missing_variable", name=f"`{name}`")]
         if key == "no_shape" and reading.eager and suggested_fix(reading) == TO_GRAPH:
             return [where, texts("story.error.no_shape_eager")]
-    return [where, texts(f"story.error.{key}", version=reading.tensorflow, message=f"`{message}`", name=f"`{name}`")]
+    return [where, texts(f"story.error.{key}", version=reading.tensorflow, message=failure.quoted, name=f"`{name}`")]
 
 
 def _variables(items: Iterable[Item], texts: Texts) -> str:

@@ -172,6 +172,7 @@ TOLD: dict[str, tuple[str, str, str]] = {
         "在所有 `variable_scope` 之外，无从允许 `reuse`",
         "the scope's `reuse`",
     ),
+    "op:v,get:v:shape=1,get:v": ("To have it again, use `var1`", "直接用 `var1`", "`v_1`"),  # v to get_variable
     "scope:s,get:v:shape=1,get:v": (
         "`s/v` is there already, and the scope's `reuse` is False",
         "`s/v` 已经存在，而作用域的 `reuse` 是 False",
