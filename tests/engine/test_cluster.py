@@ -16,6 +16,7 @@ import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine, Ticket
+from engine.limits import Limits
 from engine.request import Request
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
@@ -142,7 +143,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Engine(slots=2, memory=2 << 30, output=400_000) as engine:
+    with Engine(limits=Limits(slots=2, run_memory=2 << 30, run_output=400_000)) as engine:
         found = Cluster(engine)
         patch = pytest.MonkeyPatch()
         patch.setattr(engine_module, "render", lambda *_: found.program)
@@ -163,7 +164,7 @@ def ports(spec: dict[str, list[str]]) -> list[int]:
 
 def is_clean(engine: Engine) -> bool:
     """True where no run has left a process or a file."""
-    return not any(children_of(pid) for pid in engine.pids()) and not list(engine._workplace.glob("run-*"))
+    return not any(children_of(pid) for pid in engine.pids()) and not list(engine._workplace.path.glob("run-*"))
 
 
 # ---------------------------------------------------------------------------------------------------------- good runs

@@ -15,6 +15,7 @@ import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine
+from engine.limits import Limits
 from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
@@ -42,7 +43,7 @@ def programs() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def small(programs: None) -> Iterator[Engine]:  # noqa: ARG001  the programs must be there first
     """An engine with two slots and little patience, memory and room for output."""
-    with Engine(slots=2, memory=1 << 30, output=200_000) as engine:
+    with Engine(limits=Limits(slots=2, run_memory=1 << 30, run_output=200_000)) as engine:
         engine.warm_up()
         yield engine
 
@@ -196,12 +197,12 @@ def test_a_finished_run_is_cached_only_where_it_is_deterministic(small: Engine) 
 
 @pytest.mark.usefixtures("programs")
 def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "CACHED_EVENTS", 40)
+    monkeypatch.setattr(engine_module, "CACHED_BYTES", 4000)
     with Engine() as engine:
         for replicas in (1, 2, 3):
             engine.run(aggregation(replicas=replicas))
         assert not engine.submit(aggregation(replicas=1)).cached
-        assert sum(len(run.trace.events) for run in engine._cache.values()) == engine._cached_events <= 40
+        assert sum(run.size for run in engine._cache.values()) == engine._cached_bytes <= 4000
 
 
 def test_the_queue_is_fair_and_tells_its_places(small: Engine) -> None:
@@ -299,7 +300,7 @@ def test_asking_again_after_cancelling_runs_afresh(small: Engine) -> None:
 
 @pytest.mark.usefixtures("programs")
 def test_a_full_queue_refuses_clearly() -> None:
-    with Engine(slots=1, waiting=3) as engine:
+    with Engine(limits=Limits(slots=1, waiting=3)) as engine:
         tickets = [engine.submit(fault("naps", number)) for number in range(3)]
         with pytest.raises(EngineBusyError, match="3 runs are waiting already"):
             engine.submit(fault("naps", 4))
@@ -339,14 +340,14 @@ APP = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
 from engine.engine import Engine
-from engine.request import Request
+from engine.limits import Limits
 from tests.engine import faults
 import engine.engine as module
 module.render = lambda experiment, settings, versions: faults.PROGRAMS["sleeps"]
 faults.HASTY.__dict__["seconds"] = 60.0
-engine = Engine(slots=2)
+engine = Engine(limits=Limits(slots=2))
 engine.warm_up()
-print(engine._workplace, flush=True)
+print(engine._workplace.path, flush=True)
 if "importing" not in sys.argv:
     tickets = [engine.submit(faults.fault("sleeps", number)) for number in range(4)]
     while len([job for job in engine._running.values() if job.pids]) < 2: time.sleep(0.05)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine
+from engine.limits import Limits
 from engine.request import Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
@@ -41,8 +43,8 @@ def start(many: dict[str, Runtime]) -> Iterator[Callable[..., Engine]]:
     """Makes engines on those runtimes."""
     engines: list[Engine] = []
 
-    def make(**options: float) -> Engine:
-        engines.append(Engine(many, **options))  # type: ignore[arg-type]
+    def make(**limits: Any) -> Engine:
+        engines.append(Engine(many, Limits(**limits)))
         return engines[-1]
 
     yield make
