@@ -1,8 +1,8 @@
 """The command line: `python -m engine`, the same engine as the pages have.
 
 Exit status: 0 when a run gave TensorFlow's own answer, values or an error; 2 for what is not accepted (the message
-names it, what was given and what is allowed); 3 when the run gave no answer (timeout, killed, runtime missing), or
-an installation did not come to its end.
+names it, what was given and what is allowed); 3 when the run gave no answer (timeout, killed, runtime missing, not
+recorded), or an installation did not come to its end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from engine.engine import Engine
+from engine.engine import Engine, Ticket
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
 from engine.program import notebook, render
-from engine.recordings import RecordingError, is_recorded_on, record
+from engine.recordings import NotRecordedError, RecordingError, Recordings, is_recorded_on, record
 from engine.request import Request, check_runs_on
 from engine.runtimes import (
     KERAS_LINE,
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for problem in problems:
             print(problem, file=sys.stderr)
         return REFUSED
-    except RuntimeMissingError as error:
+    except (RuntimeMissingError, NotRecordedError) as error:
         print(error, file=sys.stderr)
         return FAILED if _could_be_installed(options) else REFUSED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -105,6 +105,11 @@ def _parser() -> argparse.ArgumentParser:
         "experiment",
         metavar="EXPERIMENT",
         help="its name; or - to read requests from standard input, one JSON object a line",
+    )
+    run.add_argument(
+        "--recorded",
+        action="store_true",
+        help="run nothing: print the trace that is kept of just that, if there is one",
     )
     run.set_defaults(do=_run)
 
@@ -161,19 +166,43 @@ def _run(options: argparse.Namespace) -> int:
         requests = [_request(number, line) for number, line in enumerate(sys.stdin, 1) if line.strip()]
     else:
         requests = [Request.of(options.experiment, _given(options), options.tf, options.keras)]
+    if options.recorded:
+        return _print_recorded(requests)
     status = ANSWERED
     with Engine() as engine:
         # Not all at once: what the engine holds in its queue is bounded.
-        waiting = deque(engine.submit(request) for request in requests[:SUBMITTED])
+        waiting = deque(_submit(engine, request) for request in requests[:SUBMITTED])
         for request in [*requests[SUBMITTED:], *[None] * len(waiting)]:
             trace = waiting.popleft().result()
             if request is not None:
-                waiting.append(engine.submit(request))
+                waiting.append(_submit(engine, request))
             print(trace.to_jsonl(), end="", flush=True)
             if not trace.answered:
                 print(f"{trace.status}: {trace.end['reason']}", trace.stderr, sep="\n", file=sys.stderr)
                 status = FAILED
     return status
+
+
+def _submit(engine: Engine, request: Request) -> Ticket:
+    """Raises RuntimeMissingError, which says how to print the recording, where there is one."""
+    try:
+        return engine.submit(request)
+    except RuntimeMissingError:
+        if Recordings().find(request) is None:
+            raise
+        recorded = f"{request.command} --recorded"
+        raise RuntimeMissingError(request.tensorflow, request.keras, engine.runtimes, recorded) from None
+
+
+def _print_recorded(requests: Iterable[Request]) -> int:
+    """The traces as they were, on standard output; where each came from, on standard error."""
+    recordings = Recordings()
+    for recording in [recordings.get(request) for request in requests]:
+        print(recording.trace.to_jsonl(), end="", flush=True)
+        made = recording.provenance
+        versions = f"TensorFlow {made.tensorflow}, Keras {made.keras}, Python {made.python}, {made.platform}"
+        print(f"recorded {made.date}: {versions}, by {made.made_by}", file=sys.stderr)
+    return ANSWERED
 
 
 def _request(number: int, line: str) -> Request:

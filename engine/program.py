@@ -17,6 +17,17 @@ from engine.versions import Versions
 __all__ = ["Versions", "notebook", "render"]
 
 PROGRAMS = Path(__file__).parent / "programs"
+# The cell that starts a cluster. Any exit status but 0 stops the notebook, as an exception in a cell does.
+RUN_SCRIPT = """\
+import sys
+
+# By this kernel's own Python: `!python` may be another one, without TensorFlow.
+!"{sys.executable}" script.py
+if _exit_code:
+    raise RuntimeError(
+        f"script.py ended with exit status {_exit_code}: an error event above is TensorFlow's "
+        "answer to these settings; with no event above, nothing ran."
+    )"""
 
 
 @lru_cache(maxsize=1)
@@ -40,9 +51,9 @@ def render(experiment: Experiment[Any], settings: Settings, versions: Versions) 
 def notebook(program: str) -> str:
     """The program as a Jupyter notebook (nbformat 4), a cell for each of its sections. Needs a fresh kernel a run.
 
-    A cluster needs a file to start its tasks from: one cell writes it, the next runs it."""
+    A cluster needs a file to start its tasks from: one cell writes it, the next runs it and raises where it fails."""
     if "TF_CONFIG" in program:
-        sections = [f"%%writefile script.py\n{program}", "!python script.py"]
+        sections = [f"%%writefile script.py\n{program}", RUN_SCRIPT]
     else:
         # A section starts where the program leaves two blank lines or a comment opens a paragraph.
         sections = re.split(r"\n\n\n|\n\n(?=# )", program.strip("\n"))

@@ -56,6 +56,10 @@ class RecordingError(RuntimeError):
     """Something could not be recorded, because it gave no answer."""
 
 
+class NotRecordedError(LookupError):
+    """There is no recording of what was asked for; the message says what is recorded instead."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where a recording came from. `other_keras` is a Runtime's; `date` is the day it was made (UTC)."""
@@ -113,6 +117,28 @@ class Recordings:
             return None
         line = self._runs(request.experiment, provenance.name).get(_key(request.settings))
         return None if line is None else _recording(line, provenance)
+
+    def get(self, request: Request) -> Recording:
+        """As `find`. Raises NotRecordedError, which says what is recorded, where there is none."""
+        recording = self.find(request)
+        if recording is None:
+            raise NotRecordedError(f"not recorded: {request.command}; {self._nearest(request)}")
+        return recording
+
+    def _nearest(self, request: Request) -> str:
+        """What is recorded of an experiment, in words: on which versions, or there the choice with the fewest other
+        values."""
+        made = self.made_with(request.experiment)
+        try:
+            name = choose(made, request.tensorflow, request.keras).name
+        except RuntimeMissingError:
+            return f"{request.experiment.name} is recorded on: {', '.join(made) or 'none'}"
+        wanted = request.settings.model_dump(mode="json")
+        choices = [json.loads(key) for key in self._runs(request.experiment, name)]
+        nearest = min(choices, key=lambda choice: sum(choice[setting] != wanted[setting] for setting in wanted))
+        other = request.experiment.settings.parse(nearest)
+        command = Request(request.experiment, other, request.tensorflow, request.keras).command
+        return f"of the {len(choices)} choices that are recorded on {name} the nearest is: {command} --recorded"
 
     def all(self, experiment: Experiment[Any], name: str) -> Iterator[Recording]:
         """Every recording of an experiment on the runtime of that name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,14 @@ class Request:
         """From names and words. Raises UnknownExperimentError or SettingsError."""
         found = find_experiment(experiment)
         return cls(found, found.settings.parse(given), tensorflow, keras)
+
+    @property
+    def command(self) -> str:
+        """How a person asks for it on the command line."""
+        words = [f"{name}={value}" for name, value in self.settings.to_words(changed_only=True).items()]
+        for option, version in (("--tf", self.tensorflow), ("--keras", self.keras)):
+            words += [option, version] if version else []
+        return shlex.join(["python", "-m", "engine", "run", self.experiment.name, *words])
 
     def to_json(self) -> str:
         """{"experiment": ..., "settings": {...}, "runtime": {"tensorflow": ..., "keras": ...}}."""

@@ -64,9 +64,12 @@ KERAS_VERSIONS = (
 
 
 class RuntimeMissingError(LookupError):
-    """No interpreter with that TensorFlow version, and that Keras where one was named, was found."""
+    """No interpreter with that TensorFlow version, and that Keras where one was named, was found.
 
-    def __init__(self, tensorflow: str | None, keras: str | None, known: Iterable[str]) -> None:
+    `recorded` is the command that prints a recording of what was to be run, where there is one.
+    """
+
+    def __init__(self, tensorflow: str | None, keras: str | None, known: Iterable[str], recorded: str = "") -> None:
         if tensorflow is None and keras is None:
             asked = "no TensorFlow version was given"
         else:
@@ -76,7 +79,8 @@ class RuntimeMissingError(LookupError):
                 if version is not None
             )
             asked += " was given" if tensorflow is None or keras is None else " were given"
-        super().__init__(f"{asked}; installed here: {', '.join(known) or 'none'}; {_remedy(tensorflow, keras)}")
+        message = f"{asked}; installed here: {', '.join(known) or 'none'}; {_remedy(tensorflow, keras)}"
+        super().__init__(f"{message}; a recording of it is printed by: {recorded}" if recorded else message)
 
 
 class UnknownVersionError(ValueError):

@@ -90,7 +90,7 @@ class Lesson(Generic[S]):
     `first` names the settings that are shown first and large; the rest are one click away. Before them come `places`:
     those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
     choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
-    can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `remedy`, where there is
+    can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `fix`, where there is
     one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
     `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
     figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
@@ -105,7 +105,7 @@ class Lesson(Generic[S]):
     figure: Callable[[Trace, Texts], go.Figure]
     alternative: Callable[[Trace, Texts], str]
     story: Callable[[Trace, Texts], Sequence[str]]
-    remedy: Callable[[Trace], Mapping[str, str] | None] | None = None
+    fix: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
     prediction: Prediction | None = None

@@ -40,7 +40,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "close": {},
 }
 CAPTURED: Final = "@"  # before the name of a scope: by the object that it was when last opened by its name
-MOST, DEEPEST = 8, 3  # operations, `close` not counted; blocks in one another
+MAX_OPERATIONS, MAX_DEPTH = 8, 3  # operations, `close` not counted; blocks in one another
 
 ARTICLE: Final = (
     "scope:my_variable_scope",
@@ -141,8 +141,8 @@ def parse_operations(words: Iterable[str]) -> tuple[Operation, ...]:
     for number, word in enumerate(words, 1):
         try:
             operation = Operation.parse(word)
-            if operation.is_block and len(opened) == DEEPEST:
-                raise ValueError(f"at most {DEEPEST} blocks in one another")
+            if operation.is_block and len(opened) == MAX_DEPTH:
+                raise ValueError(f"at most {MAX_DEPTH} blocks in one another")
             if operation.kind == "close" and not opened:
                 raise ValueError("close only where a block is open")
             if operation.captured and operation.name not in by_name:
@@ -159,8 +159,8 @@ def parse_operations(words: Iterable[str]) -> tuple[Operation, ...]:
     while operations and operations[-1].kind == "close":
         operations.pop()
     count = sum(operation.kind != "close" for operation in operations)
-    if not 1 <= count <= MOST:
-        raise ValueError(f"1 to {MOST} operations, close not counted (there are {count})")
+    if not 1 <= count <= MAX_OPERATIONS:
+        raise ValueError(f"1 to {MAX_OPERATIONS} operations, close not counted (there are {count})")
     return tuple(operations)
 
 
@@ -174,8 +174,9 @@ class VariableScopeSettings(Settings):
     operations: tuple[str, ...] = Field(
         default=ARTICLE,
         description=(
-            f"1 to {MOST} operations with commas between them, such as scope:s,get:v:shape=1,close,op:v; each is "
-            "scope:NAME, name_scope:NAME, get:NAME, variable:NAME, op:NAME (options after a colon each) or close"
+            f"1 to {MAX_OPERATIONS} operations with commas between them, such as scope:s,get:v:shape=1,close,op:v; "
+            "each is scope:NAME, name_scope:NAME, get:NAME, variable:NAME, op:NAME (options after a colon each) "
+            "or close"
         ),
     )
     mode: Literal["graph", "eager"] = "graph"

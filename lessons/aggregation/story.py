@@ -31,7 +31,7 @@ _LONGEST_MESSAGE = 240
 
 def what_happened(reading: Reading, trace: Trace, texts: Texts) -> list[str]:
     """Two to five short sentences in Markdown: what was sent, how it was merged, what copies, reads and
-    counters say, or what an error means and the smallest change that mends it."""
+    counters say, or what an error means and the smallest change that fixes it."""
     return _Story(reading, trace, texts).sentences()
 
 
@@ -50,21 +50,21 @@ class _Story:
     def sentences(self) -> list[str]:
         """The whole story."""
         reading, step, failure = self.reading, self.reading.last, self.reading.failure
-        told = []
+        sentences = []
         if sent := next((each for each in reading.steps if None not in each.gradients), None):
-            told.append(self._sent(sent))
+            sentences.append(self._sent(sent))
         if step:
-            told += self._merge(step)
+            sentences += self._merge(step)
             at_read = failure is not None and failure.place == "read"
             if not (failure and failure.raised and at_read):  # the error's own text says it
-                told.append(self._copies(step))
+                sentences.append(self._copies(step))
             if reading.on_read and step.read is not None:
-                told.append(self._read(step))
+                sentences.append(self._read(step))
             if step.counts and not failure:
-                told.append(self._counters(step))
+                sentences.append(self._counters(step))
         if failure:
-            told += self._failure(failure)
-        return told
+            sentences += self._failure(failure)
+        return sentences
 
     def _sent(self, step: Step) -> str:
         if self.reading.settings["value"] == "python":
@@ -103,14 +103,16 @@ class _Story:
         key: str = explained if step.merge == "other" else str(step.merge)
         if key == "lost" and step.contributions != step.gradients:
             key = "lost_clipped"
-        told = [self._tell(f"story.optimizer.{key}", step)]
+        sentences = [self._tell(f"story.optimizer.{key}", step)]
         if step.why == "whole_rate" and step.merge != "other":
-            told.append(self._tell("story.optimizer.cut_rate", step))
+            sentences.append(self._tell("story.optimizer.cut_rate", step))
         # A variable that is synchronised on read asks its aggregation after all: the sentence on the read
         # says so.
         elif self.reading.asked == "never" and self.reading.route == "optimizer":
-            told.append(self._tell("story.optimizer.why_one" if self.replicas == 1 else "story.optimizer.why", step))
-        return told
+            sentences.append(
+                self._tell("story.optimizer.why_one" if self.replicas == 1 else "story.optimizer.why", step)
+            )
+        return sentences
 
     def _tell(self, key: str, step: Step) -> str:
         """A text on how a step merged, with all that such a text may want to say."""

@@ -46,13 +46,13 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """What the figure shows, in words, for those who cannot see it."""
-    told = []
+    sentences = []
     for process in reading.processes:
         held = [f"{copy.variable} ({size(copy.bytes)})" for copy in reading.copies if copy.process == process]
         what = texts.items(held) or texts("alternative.nothing")
-        told.append(texts("alternative.holds", process=name(process, texts), what=what))
-    told.append(texts("alternative.outcome", outcome=outcome(reading, texts)))
-    return texts.sentences(told)
+        sentences.append(texts("alternative.holds", process=name(process, texts), what=what))
+    sentences.append(texts("alternative.outcome", outcome=outcome(reading, texts)))
+    return texts.sentences(sentences)
 
 
 def outcome(reading: Reading, texts: Texts) -> str:

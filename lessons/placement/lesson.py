@@ -20,8 +20,8 @@ def unused(settings: PlacementSettings) -> frozenset[str]:
     return frozenset(found)
 
 
-def remedy(reading: Reading) -> dict[str, str] | None:
-    """Setting -> the value that mends the run: the article's call without its task_index, then given to tf.device."""
+def suggested_fix(reading: Reading) -> dict[str, str] | None:
+    """Setting -> the value that fixes the run: the article's call without its task_index, then given to tf.device."""
     setter = reading.settings["device_setter"]
     if setter == "article" and reading.error is not None:
         return {"device_setter": "unused"}
@@ -46,7 +46,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
-    remedy=lambda trace: remedy(read(trace)),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("one", "two", "error"), answers),
     guide=(
         Link("used", {}),

@@ -12,33 +12,33 @@ def what_happened(reading: Reading, texts: Texts) -> list[str]:
         key = "article" if "task_index" in str(reading.error["message"]) else "other"
         fields = {"kind": reading.error["type"], "line": reading.error["line"]}
         return [texts(f"story.error.{key}", **fields)]
-    told = [*_placement(reading, texts), *_sharing(reading, texts)]
+    sentences = [*_placement(reading, texts), *_sharing(reading, texts)]
     if reading.operation is not None and reading.operation[0] == "worker" and reading.placed:
-        told.append(texts("story.operation", worker=reading.operation[1]))
-    return told
+        sentences.append(texts("story.operation", worker=reading.operation[1]))
+    return sentences
 
 
 def _placement(reading: Reading, texts: Texts) -> list[str]:
     setter = reading.settings["device_setter"]
-    told = []
+    sentences = []
     if setter == "used":
-        told.append(texts(f"story.used.{'merged' if reading.placed else 'not_merged'}"))
+        sentences.append(texts(f"story.used.{'merged' if reading.placed else 'not_merged'}"))
     else:
-        told.append(texts(f"story.{setter}"))
+        sentences.append(texts(f"story.{setter}"))
     holders = {copy.process for copy in reading.copies}
     if reading.placed:
-        told.append(texts(f"story.strategy.{reading.settings['strategy']}"))
+        sentences.append(texts(f"story.strategy.{reading.settings['strategy']}"))
     elif all(job == "worker" for job, _ in holders):
-        told.append(texts("story.unplaced.local"))
+        sentences.append(texts("story.unplaced.local"))
     else:
-        told.append(texts("story.unplaced.by_name", version=reading.tensorflow))
+        sentences.append(texts("story.unplaced.by_name", version=reading.tensorflow))
     loads = texts.items(
         texts("story.load", process=name(process, texts), bytes=size(reading.bytes_on(process)))
         for process in reading.processes
         if process in holders or process[0] == "ps"
     )
-    told.append(texts("story.loads", loads=loads))
-    return told
+    sentences.append(texts("story.loads", loads=loads))
+    return sentences
 
 
 def _sharing(reading: Reading, texts: Texts) -> list[str]:

@@ -87,15 +87,15 @@ def headline(reading: Reading, texts: Texts) -> str:
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """The figure in words."""
-    told = [texts("alternative.run", replicas=reading.replicas, steps=reading.settings["steps"])]
+    sentences = [texts("alternative.run", replicas=reading.replicas, steps=reading.settings["steps"])]
     if reading.steps:
         first, last = reading.steps[0], reading.steps[-1]
-        told += [
+        sentences += [
             texts("alternative.loss", first=number(first.loss), last=number(last.loss), step=last.number,
                   reference=number(last.reference_loss)),
             texts("alternative.distance", distance=small(last.distance), farthest=small(reading.farthest)),
         ]  # fmt: skip
-    return texts.sentences([*told, headline(reading, texts)])
+    return texts.sentences([*sentences, headline(reading, texts)])
 
 
 def small(value: float) -> str:

@@ -7,8 +7,8 @@ from engine.trace import Trace
 from lessons.lesson import Lesson, Link, Prediction, Sweep
 from lessons.scaling import sweep
 from lessons.scaling.figure import alternative, figure
+from lessons.scaling.fix import suggested_fix
 from lessons.scaling.reading import close, read
-from lessons.scaling.remedy import remedy
 from lessons.scaling.story import what_happened
 
 
@@ -35,7 +35,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
-    remedy=lambda trace: remedy(read(trace)),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("equal", "n_times", "longer", "shorter", "error"), answers),
     guide=(
         Link("right", {}),

@@ -10,12 +10,12 @@ from lessons.scaling.reading import ROUNDING, Reading, Step, close
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """Three to seven short sentences in Markdown: the first step by number, why it has that length, where the
     rate went, what is apart besides, and what came of it all."""
-    told = []
+    sentences = []
     if reading.steps:
         first = reading.steps[0]
-        told += [_first(reading, first, texts), *_why(reading, first, texts), *_besides(reading, texts)]
-    told += _end(reading, texts)
-    return told
+        sentences += [_first(reading, first, texts), *_why(reading, first, texts), *_besides(reading, texts)]
+    sentences += _end(reading, texts)
+    return sentences
 
 
 def _first(reading: Reading, first: Step, texts: Texts) -> str:
@@ -46,31 +46,31 @@ def _why(reading: Reading, first: Step, texts: Texts) -> list[str]:
         "first": number(first.rate),
         "last": number(round(reading.steps[-1].rate, 6)),
     }
-    told = []
+    sentences = []
     if replicas > 1:
-        told.append(texts(f"story.loss.{settings['loss']}", **values))
+        sentences.append(texts(f"story.loss.{settings['loss']}", **values))
         if settings["gradient"] != "sum":
-            told.append(texts(f"story.gradient.{settings['gradient']}", **values))
+            sentences.append(texts(f"story.gradient.{settings['gradient']}", **values))
         if settings["rule"] != "none":
-            told.append(texts(f"story.rule.{settings['rule']}", **values))
+            sentences.append(texts(f"story.rule.{settings['rule']}", **values))
         if settings["optimizer"] == "adam" and reading.loss_factor != 1:
-            told.append(texts("story.adam", **values))
+            sentences.append(texts("story.adam", **values))
         elif reading.loss_factor != 1:
-            told.append(texts("story.effective", **values))
+            sentences.append(texts("story.effective", **values))
     elif settings["loss"] == "sum":
-        told.append(texts("story.loss.sum", **values))
-    return told
+        sentences.append(texts("story.loss.sum", **values))
+    return sentences
 
 
 def _besides(reading: Reading, texts: Texts) -> list[str]:
     """What no factor of the first step says: normalisation, and batches that are not full."""
-    settings, told = reading.settings, []
+    settings, sentences = reading.settings, []
     if settings["normalization"] != "none" and reading.replicas > 1:
         values = {"share": settings["per_replica_batch"], "batch": reading.global_batch}
-        told.append(texts(f"story.normalization.{settings['normalization']}", **values))
+        sentences.append(texts(f"story.normalization.{settings['normalization']}", **values))
     uneven = next((step for step in reading.steps if sum(step.examples) != reading.global_batch), None)
     if uneven is not None:
-        told.append(
+        sentences.append(
             texts(
                 f"story.uneven.{settings['last_batch'] if settings['loss'] == 'global_mean' else settings['loss']}",
                 step=uneven.number,
@@ -80,7 +80,7 @@ def _besides(reading: Reading, texts: Texts) -> list[str]:
                 factor=number(round(sum(uneven.examples) / reading.global_batch, 3)),
             )
         )
-    return told
+    return sentences
 
 
 def _end(reading: Reading, texts: Texts) -> list[str]:
@@ -93,7 +93,7 @@ def _end(reading: Reading, texts: Texts) -> list[str]:
     key: str = outcome
     if outcome in ("scaled", "apart"):
         key = "small_batches" if reading.small_batches else "apart"
-    told = [
+    sentences = [
         texts(
             f"story.end.{key}",
             steps=last.number,
@@ -108,7 +108,7 @@ def _end(reading: Reading, texts: Texts) -> list[str]:
     mine, other = reading.results.get("replicas"), reading.results.get("reference")
     if mine is not None and other is not None:
         same = close(mine.loss, other.loss) and mine.correct == other.correct
-        told.append(
+        sentences.append(
             texts(
                 "story.result_same" if same else "story.result",
                 loss=number(round(mine.loss, 4)),
@@ -117,4 +117,4 @@ def _end(reading: Reading, texts: Texts) -> list[str]:
                 reference_correct=other.correct,
             )
         )
-    return told
+    return sentences

@@ -83,11 +83,11 @@ def _axis(title: str, ticks: Sequence[str]) -> dict[str, Any]:
 
 def alternative(traces: Mapping[int, Trace], texts: Texts) -> str:
     """The heat map in words."""
-    told = [texts("sweep.alternative")]
+    sentences = [texts("sweep.alternative")]
     for place, trace in sorted(traces.items()):
         row, column = divmod(place, len(REPLICAS))
         loss = _loss(trace)
-        told.append(
+        sentences.append(
             texts(
                 "sweep.cell",
                 rate=number(RATES[row]),
@@ -95,7 +95,7 @@ def alternative(traces: Mapping[int, Trace], texts: Texts) -> str:
                 loss="?" if loss is None else number(round(loss, 3)),
             )
         )
-    return texts.sentences(told)
+    return texts.sentences(sentences)
 
 
 def _loss(trace: Trace) -> float | None:

@@ -1,1 +1,1 @@
-"""The lesson on scope placement: its texts, what a trace says, the figure, the story, and what mends a run."""
+"""The lesson on scope placement: its texts, what a trace says, the figure, the story, and the fix of a run."""

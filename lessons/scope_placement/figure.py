@@ -113,7 +113,7 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
 def alternative(reading: Reading, texts: Texts) -> str:
     """What the figure shows, in words, for those who cannot see it."""
     comma = texts("language.between_items")
-    told = [
+    sentences = [
         texts(
             "alternative.place",
             part=texts(f"figure.part.{part}"),
@@ -121,7 +121,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
         )
         for part in reading.parts
     ]
-    told += [
+    sentences += [
         texts(
             "alternative.birth",
             name=birth.name,
@@ -136,15 +136,17 @@ def alternative(reading: Reading, texts: Texts) -> str:
     last, failure = reading.last, reading.failure
     if last:
         steps = texts("count.steps", count=last.number)
-        told.append(texts("alternative.copies", steps=steps, copies=comma.join(number(copy) for copy in last.after)))
+        sentences.append(
+            texts("alternative.copies", steps=steps, copies=comma.join(number(copy) for copy in last.after))
+        )
     if failure is None:
-        told.append(texts("alternative.outcome", outcome=_outcome(reading, texts).lstrip("✓≠ ")))
+        sentences.append(texts("alternative.outcome", outcome=_outcome(reading, texts).lstrip("✓≠ ")))
     elif failure.raised:
         key = "failure" if failure.step else "failure_building"
-        told.append(texts(f"alternative.{key}", kind=failure.kind, step=failure.step, line=failure.line or "?"))
+        sentences.append(texts(f"alternative.{key}", kind=failure.kind, step=failure.step, line=failure.line or "?"))
     else:
-        told.append(texts("alternative.stopped", kind=texts(f"status.{failure.kind}")))
-    return texts.sentences(told)
+        sentences.append(texts("alternative.stopped", kind=texts(f"status.{failure.kind}")))
+    return texts.sentences(sentences)
 
 
 def _outcome(reading: Reading, texts: Texts) -> str:
@@ -482,12 +484,12 @@ class _Drawing:
         failure = reading.failure
         if failure and frame.failed:
             kind = failure.kind if failure.raised else texts(f"status.{failure.kind}")
-            told = f"✕ <b>{kind}</b>"
+            label = f"✕ <b>{kind}</b>"
             if failure.raised:
-                told += " · " + (texts("figure.step", step=failure.step) if failure.step else texts("figure.building"))
+                label += " · " + (texts("figure.step", step=failure.step) if failure.step else texts("figure.building"))
             if failure.line is not None:
-                told += " · " + texts("figure.line", line=failure.line)
-            return told, LIGHT
+                label += " · " + texts("figure.line", line=failure.line)
+            return label, LIGHT
         if not failure and (not reading.steps or frame.index == len(reading.steps) - 1):
             ink = LIGHT if reading.outcome == "trained" else DARK if self.trained else UNUSED
             return f"<b>{_outcome(reading, texts)}</b>", ink

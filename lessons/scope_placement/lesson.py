@@ -6,8 +6,8 @@ from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSe
 from engine.trace import Trace
 from lessons.lesson import Lesson, Link, Prediction
 from lessons.scope_placement.figure import alternative, figure
+from lessons.scope_placement.fix import suggested_fix
 from lessons.scope_placement.reading import read
-from lessons.scope_placement.remedy import remedy
 from lessons.scope_placement.story import what_happened
 
 
@@ -31,7 +31,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
-    remedy=lambda trace: remedy(read(trace)),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("as_one", "not_as_one", "error"), answers),
     guide=(
         Link("all_in", {}),

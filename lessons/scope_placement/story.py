@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from lessons.language import Texts, number
+from lessons.scope_placement.fix import beyond_fixing, suggested_fix
 from lessons.scope_placement.reading import Birth, Failure, Reading, Step
-from lessons.scope_placement.remedy import past_mending, remedy
 
 _LONGEST_MESSAGE = 240
 
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """Two to six short sentences in Markdown: whose weight, slots and iterations are, what training did to each copy or
-    what an error means, and the smallest change that mends it."""
+    what an error means, and the smallest change that fixes it."""
     return _Story(reading, texts).sentences()
 
 
@@ -31,15 +31,15 @@ class _Story:
 
     def sentences(self) -> list[str]:
         """The whole story."""
-        told = [*self._weight(), *self._optimizer()]
+        sentences = [*self._weight(), *self._optimizer()]
         failure, last = self.reading.failure, self.reading.last
         if failure:
-            told += self._failure(failure)
+            sentences += self._failure(failure)
         elif last:
-            told += self._training(self.reading.steps[0], last)
-        if change := remedy(self.reading):
-            told.append(self.texts("story.change", change=change_in_words(change, self.texts)))
-        return told
+            sentences += self._training(self.reading.steps[0], last)
+        if change := suggested_fix(self.reading):
+            sentences.append(self.texts("story.change", change=change_in_words(change, self.texts)))
+        return sentences
 
     # ---- births ----
 
@@ -51,20 +51,20 @@ class _Story:
         key = f"{weight.moment}_{owner}"
         if key == "first_call_mirrored":
             key += "_scope" if self.reading.direct else "_run"
-        told = [self.texts(f"story.weight.{key}", line=weight.line, devices=self._list(weight.devices))]
+        sentences = [self.texts(f"story.weight.{key}", line=weight.line, devices=self._list(weight.devices))]
         if weight.moment == "construction" and self.reading.settings["dummy_call"] != "none":
-            told.append(self.texts("story.weight.not_moved"))
-        return told
+            sentences.append(self.texts("story.weight.not_moved"))
+        return sentences
 
     def _optimizer(self) -> list[str]:
         """A sentence for each moment at which the optimizer's variables came into being."""
         born = [birth for birth in self.reading.births if birth.role in ("slot", "iterations")]
-        told = []
+        sentences = []
         for (moment, owner), group in groupby(born, key=lambda birth: (birth.moment, birth.owner)):
             births = list(group)
             key = f"{moment}_{'mirrored' if owner == 'MirroredStrategy' else 'plain'}"
-            told.append(self.texts(f"story.optimizer.{key}", names=self._names(births), line=births[0].line))
-        return told
+            sentences.append(self.texts(f"story.optimizer.{key}", names=self._names(births), line=births[0].line))
+        return sentences
 
     def _names(self, births: Iterable[Birth]) -> str:
         births = list(births)
@@ -86,7 +86,7 @@ class _Story:
             key = self._merged_key()
         elif outcome == "diverged" and slots and weight is not None and weight.owner != "default":
             key = "diverged_shared"
-        elif outcome == "diverged" and past_mending(reading):
+        elif outcome == "diverged" and beyond_fixing(reading):
             key = "diverged_keras"
         elif outcome == "plain" and reading.fit:
             key = "plain_fit"
@@ -95,7 +95,7 @@ class _Story:
         inputs = [float(x) for x in reading.settings["inputs"]]
         gradients = first.gradients or tuple(inputs)
         after = number(last.after[0])
-        told = [
+        sentences = [
             self.texts(
                 f"story.training.{key}",
                 gradients=self._numbers(gradients),
@@ -116,16 +116,16 @@ class _Story:
         ]
         if outcome in ("trained", "miscounted") and last.number > 1:
             key = "after_one" if reading.replicas == 1 else "after"
-            told.append(self.texts(f"story.training.{key}", steps=self._steps(last.number), after=after))
+            sentences.append(self.texts(f"story.training.{key}", steps=self._steps(last.number), after=after))
         if outcome == "one_replica" and reading.direct and reading.era == "legacy":
-            told.append(self.texts("story.training.why_one_replica", version=reading.tensorflow))
+            sentences.append(self.texts("story.training.why_one_replica", version=reading.tensorflow))
         if outcome == "miscounted":
-            told.append(
+            sentences.append(
                 self.texts(
                     "story.training.miscounted", count=number(max(last.iterations)), steps=self._steps(last.number)
                 )
             )
-        return told
+        return sentences
 
     def _merged_key(self) -> str:
         if self.reading.replicas == 1:

@@ -69,10 +69,10 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """What the figure shows, in words, for those who cannot see it."""
-    told = [_counted(reading, texts)]
+    sentences = [_counted(reading, texts)]
     for worker in reading.workers:
         mine = [push.fate for push in worker.pushes]
-        told.append(
+        sentences.append(
             texts(
                 "alternative.worker",
                 worker=worker.name,
@@ -82,14 +82,14 @@ def alternative(reading: Reading, texts: Texts) -> str:
             )
         )
         if worker.killed is not None:
-            told.append(texts("alternative.killed", worker=worker.name))
-    told += [
+            sentences.append(texts("alternative.killed", worker=worker.name))
+    sentences += [
         texts("alternative.weight", variable=variable, value=number(value))
         for variable, value in reading.weights.items()
     ]
     head, details = _outcome(reading, texts)
-    told.append(texts("alternative.outcome", outcome=texts.items([head.lstrip("✓≠✕■ "), *details])))
-    return texts.sentences(told)
+    sentences.append(texts("alternative.outcome", outcome=texts.items([head.lstrip("✓≠✕■ "), *details])))
+    return texts.sentences(sentences)
 
 
 def _counted(reading: Reading, texts: Texts) -> str:

@@ -12,8 +12,8 @@ from lessons.language import number
 from lessons.lesson import Action, Lesson, Link, Prediction, Successor
 from lessons.sync_replicas import successor
 from lessons.sync_replicas.figure import alternative, figure
+from lessons.sync_replicas.fix import suggested_fix
 from lessons.sync_replicas.reading import read
-from lessons.sync_replicas.remedy import remedy
 from lessons.sync_replicas.story import what_happened
 
 # Does not always lock itself: it is a race, which many fast workers lose more often.
@@ -78,7 +78,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
-    remedy=lambda trace: remedy(read(trace)),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("right", "miscounted", "deadlock", "error"), answers),
     guide=(
         Link("usual", {}),

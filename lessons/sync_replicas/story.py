@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lessons.language import Texts, number
+from lessons.sync_replicas.fix import suggested_fix
 from lessons.sync_replicas.reading import Deadlock, Failure, Reading, close
-from lessons.sync_replicas.remedy import remedy
 
 _LONGEST_MESSAGE = 240
 
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """Short sentences in Markdown: what was pushed, averaged and dropped, what global_step says of it, what the tokens
-    did, why nothing moves any more or what an error means, and the smallest change that mends it."""
+    did, why nothing moves any more or what an error means, and the smallest change that fixes it."""
     return _Story(reading, texts).sentences()
 
 
@@ -28,18 +28,18 @@ class _Story:
         if reading.outcome == "running":
             return []
         if reading.failure:
-            told = self._failure(reading.failure)
+            sentences = self._failure(reading.failure)
         elif not reading.sync:
-            told = [*self._asynchronous(), *self._killed(), *self._rates()]
+            sentences = [*self._asynchronous(), *self._killed(), *self._rates()]
         else:
-            told = [*self._killed(), *self._pushes(), *self._dropped()]
+            sentences = [*self._killed(), *self._pushes(), *self._dropped()]
             if reading.deadlock:
-                told += self._deadlock(reading.deadlock)
+                sentences += self._deadlock(reading.deadlock)
             else:
-                told += [*self._counted(), *self._rates(), *self._moving_averages(), *self._tokens()]
-        if change := remedy(reading):
-            told.append(texts("story.change", change=self._change(change)))
-        return told
+                sentences += [*self._counted(), *self._rates(), *self._moving_averages(), *self._tokens()]
+        if change := suggested_fix(reading):
+            sentences.append(texts("story.change", change=self._change(change)))
+        return sentences
 
     # ---- what was pushed ----
 
@@ -50,7 +50,7 @@ class _Story:
         per = "many" if len(reading.variables) > 1 else "one"
         if not reading.averages:
             per = "none"
-        told = [
+        sentences = [
             self.texts(
                 f"story.pushes.{per}",
                 workers=self._workers(len(reading.workers)),
@@ -65,8 +65,8 @@ class _Story:
         )
         if twice is not None:
             task = next(task for task, _ in twice.pushes if sum(other == task for other, _ in twice.pushes) > 1)
-            told.append(self.texts("story.pushes.twice", worker=task))
-        return told
+            sentences.append(self.texts("story.pushes.twice", worker=task))
+        return sentences
 
     def _dropped(self) -> list[str]:
         """Which gradients were lost, and why."""
@@ -74,15 +74,15 @@ class _Story:
         if not reading.lost:
             return []
         lost = [texts("story.dropped.of", worker=name, count=count) for name, count in reading.lost.items()]
-        told = [texts("story.dropped.why", count=reading.fates["dropped"], lost=self._list(lost))]
+        sentences = [texts("story.dropped.why", count=reading.fates["dropped"], lost=self._list(lost))]
         for worker in reading.workers:
             fates = [push.fate for push in worker.pushes]
             if len(fates) > 1 and set(fates) == {"dropped"}:
-                told.append(texts("story.dropped.all", worker=worker.name, count=len(fates)))
+                sentences.append(texts("story.dropped.all", worker=worker.name, count=len(fates)))
         # A worker begins with local step 0, and a first token, which carries step 0, leaves it there.
         if any(push.fate == "dropped" and push.local_step == 0 and push.step > 1 for push in reading.pushes):
-            told.append(texts("story.dropped.first_tokens", tokens=reading.first_tokens))
-        return told
+            sentences.append(texts("story.dropped.first_tokens", tokens=reading.first_tokens))
+        return sentences
 
     def _asynchronous(self) -> list[str]:
         reading = self.reading
@@ -165,19 +165,19 @@ class _Story:
 
     def _killed(self) -> list[str]:
         """Who was killed, and whether training went on."""
-        reading, told = self.reading, []
+        reading, sentences = self.reading, []
         for worker in reading.dead:
             key = "chief" if worker.chief else "worker"
-            told.append(self.texts(f"story.killed.{key}", worker=worker.name, step=worker.steps[-1].number))
+            sentences.append(self.texts(f"story.killed.{key}", worker=worker.name, step=worker.steps[-1].number))
             if not reading.deadlock and not reading.failure:
                 alive = len(reading.workers) - len(reading.dead)
                 key = "goes_on" if reading.sync else "goes_on_asynchronously"
-                told.append(self.texts(f"story.killed.{key}", alive=self._workers(alive), needed=reading.needed))
-        return told
+                sentences.append(self.texts(f"story.killed.{key}", alive=self._workers(alive), needed=reading.needed))
+        return sentences
 
     def _deadlock(self, deadlock: Deadlock) -> list[str]:
         reading, texts = self.reading, self.texts
-        told = [
+        sentences = [
             texts(
                 "story.deadlock.quiet",
                 seconds=number(round(deadlock.waited, 1)),
@@ -188,7 +188,7 @@ class _Story:
             if reading.optimizers == 1:
                 continue
             has = deadlock.has.get(task, ())
-            told.append(
+            sentences.append(
                 texts(
                     f"story.deadlock.{'holds_one' if has else 'has_none'}",
                     worker=task,
@@ -197,20 +197,20 @@ class _Story:
                 )
             )
         if reading.optimizers == 1 and deadlock.stuck:
-            told.append(
+            sentences.append(
                 texts("story.deadlock.waiting", workers=self._list(list(deadlock.stuck)), tokens=deadlock.tokens)
             )
         for variable, count in deadlock.held.items():
             if 0 < count < deadlock.needed:
                 missing_count = deadlock.needed - count
-                told.append(
+                sentences.append(
                     texts("story.deadlock.short", variable=variable, count=count, needed=deadlock.needed,
                           missing=missing_count)
                 )  # fmt: skip
             elif count >= deadlock.needed:
-                told.append(texts("story.deadlock.full", variable=variable, count=count, needed=deadlock.needed))
-        told.append(texts(f"story.deadlock.why.{reading.lock}"))
-        return told
+                sentences.append(texts("story.deadlock.full", variable=variable, count=count, needed=deadlock.needed))
+        sentences.append(texts(f"story.deadlock.why.{reading.lock}"))
+        return sentences
 
     # ---- errors ----
 

@@ -24,8 +24,8 @@ def table(before: Trace, now: Trace, texts: Texts) -> dict[str, list[str]]:
     length = max([0, *reading.updates().values(), *(len(replaced[name]) for name in reading.variables)])
     columns[texts("successor.update")] = [str(row + 1) for row in range(length)]
     for variable in reading.variables:
-        for key, told in (("before", _averages(reading, variable)), ("now", replaced[variable])):
-            columns[texts(f"successor.{key}", variable=variable)] = [*told, *["–"] * (length - len(told))]
+        for key, cells in (("before", _averages(reading, variable)), ("now", replaced[variable])):
+            columns[texts(f"successor.{key}", variable=variable)] = [*cells, *["–"] * (length - len(cells))]
     return columns
 
 
@@ -38,7 +38,7 @@ def sentences(before: Trace, now: Trace, texts: Texts) -> list[str]:
     gradients = len({(event["step"], event.get("task"), event.get("worker"), event["variable"])
                      for event in now.of("gradient")})  # fmt: skip
     end = {event["variable"]: f"`{event['variable']}` {number(event['value'])}" for event in now.of("variable")}
-    told = [
+    sentences = [
         texts(
             f"successor.{strategy}",
             gradients=gradients,
@@ -47,8 +47,8 @@ def sentences(before: Trace, now: Trace, texts: Texts) -> list[str]:
         )
     ]
     if reading.sync and reading.pushes:
-        told.append(texts("successor.unused", pushed=len(reading.pushes), taken=reading.fates["taken"]))
-    return told
+        sentences.append(texts("successor.unused", pushed=len(reading.pushes), taken=reading.fates["taken"]))
+    return sentences
 
 
 def _averages(reading: Reading, variable: str) -> list[str]:
@@ -56,12 +56,12 @@ def _averages(reading: Reading, variable: str) -> list[str]:
     averages = [average for average in reading.averages if average.variable == variable]
     ends = [average.t for average in averages[1:]] + [float("inf")]
     gradient = {worker.name: worker.gradient for worker in reading.workers}
-    told = []
+    cells = []
     for average, end in zip(averages, ends, strict=True):
         seen = [look.weights[variable] for look in reading.looks if look.weights and average.t < look.t < end]
         after = number(seen[-1]) if seen else "–"
-        told.append(f"{_numbers([gradient[task] for task, _ in average.pushes])} ⌀ {number(average.value)} → {after}")
-    return told
+        cells.append(f"{_numbers([gradient[task] for task, _ in average.pushes])} ⌀ {number(average.value)} → {after}")
+    return cells
 
 
 def _updates(now: Trace) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.experiments.variable_scope import MOST, Operation, parse_operations
+from engine.experiments.variable_scope import MAX_OPERATIONS, Operation, parse_operations
 
 # What an operation is at first, when it is added.
 NEW = {
@@ -91,7 +91,7 @@ def removed(operations: Sequence[Operation], place: int) -> tuple[Operation, ...
 def added(operations: Sequence[Operation], kind: str) -> tuple[Operation, ...] | None:
     """With one more: a block after all others, anything else at the end of the last block. None where there are as many
     as there may be."""
-    if sum(each.kind != "close" for each in operations) >= MOST:
+    if sum(each.kind != "close" for each in operations) >= MAX_OPERATIONS:
         return None
     if NEW[kind].is_block:
         return (*operations, NEW[kind], CLOSE)

@@ -67,23 +67,25 @@ def figure(reading: Reading, texts: Texts) -> go.Figure:
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """What the figure shows, in words, for those who cannot see it."""
-    told = []
+    sentences = []
     for item in reading.items:
         if item.event is None:
             break
         called = _called(item)
         if item.statement.operation.is_block:
-            told.append(texts("alternative.scope", call=called))
+            sentences.append(texts("alternative.scope", call=called))
         elif item.shared:
-            told.append(texts("alternative.same", variable=item.statement.variable, name=item.name, root=item.root))
+            sentences.append(
+                texts("alternative.same", variable=item.statement.variable, name=item.name, root=item.root)
+            )
         else:
-            told.append(texts("alternative.made", variable=item.statement.variable, name=item.name or "–"))
+            sentences.append(texts("alternative.made", variable=item.statement.variable, name=item.name or "–"))
     for step, values in enumerate(reading.values):
         held = texts.items(f"{name} {value_in_words(value)}" for name, value in values.items())
-        told.append(texts(f"alternative.{'after' if step else 'before'}", values=held))
+        sentences.append(texts(f"alternative.{'after' if step else 'before'}", values=held))
     if reading.failure:
-        told.append(texts("alternative.failure", kind=reading.failure.kind, line=reading.failure.line or "?"))
-    return texts.sentences(told)
+        sentences.append(texts("alternative.failure", kind=reading.failure.kind, line=reading.failure.line or "?"))
+    return texts.sentences(sentences)
 
 
 def _called(item: Item) -> str:
@@ -244,10 +246,10 @@ class _Drawing:
             block = item.statement.operation.is_block
             call = _called(item)
             points.add(x, top + 14, f"<b>{call}</b>" if block else call, anchor="middle right", pixels=12)
-            told = self._told(item) if place < frame.done else HIDDEN
+            summary = self._summary(item) if place < frame.done else HIDDEN
             if frame.failed and place == frame.done and self.reading.failure:
-                told = f"<b style='color:{FAILED}'>✕ {self.reading.failure.kind}</b>"
-            points.add(x, top + 31, told, anchor="middle right", pixels=13 if not block else 12)
+                summary = f"<b style='color:{FAILED}'>✕ {self.reading.failure.kind}</b>"
+            points.add(x, top + 31, summary, anchor="middle right", pixels=13 if not block else 12)
         for entry, root in enumerate(self.roots):
             items = [item for item in self.reading.objects[root] if item.statement.number <= frame.done]
             y = _TOP + _HEAD + _ENTRY * entry
@@ -259,7 +261,7 @@ class _Drawing:
         points.add(0.0, self.height - _CAPTION / 2 + 2, self._caption(frame), anchor="middle right", pixels=15)
         return points.trace()
 
-    def _told(self, item: Item) -> str:
+    def _summary(self, item: Item) -> str:
         """What an operation got."""
         event = item.event or {}
         if item.statement.operation.is_block:

@@ -6,8 +6,8 @@ from engine.experiments.variable_scope import PRESETS, VARIABLE_SCOPE, VariableS
 from engine.trace import Trace
 from lessons.lesson import OWN, Lesson, Link, Prediction
 from lessons.variable_scope.figure import alternative, figure
+from lessons.variable_scope.fix import suggested_fix
 from lessons.variable_scope.reading import read
-from lessons.variable_scope.remedy import remedy
 from lessons.variable_scope.story import what_happened
 
 
@@ -33,7 +33,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
-    remedy=lambda trace: remedy(read(trace)),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(options=("shared", "apart", "refused"), answers=answers),
     guide=(
         *(Link(name, {} if name == "article" else {"operations": words}) for name, words in PRESETS.items()),

@@ -13,12 +13,12 @@ _LONGEST_MESSAGE = 240
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """A few short sentences in Markdown: what is one object and what isn't, what the names come from, where it lives,
     or what an error means."""
-    told = [*_sharing(reading, texts), *_names(reading, texts)]
+    sentences = [*_sharing(reading, texts), *_names(reading, texts)]
     if reading.failure:
-        told += _failure(reading, texts)
+        sentences += _failure(reading, texts)
     else:
-        told += [*_writing(reading, texts), *_device(reading, texts)]
-    return told
+        sentences += [*_writing(reading, texts), *_device(reading, texts)]
+    return sentences
 
 
 def _sharing(reading: Reading, texts: Texts) -> Iterator[str]:

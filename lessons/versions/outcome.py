@@ -18,7 +18,7 @@ from lessons.variable_scope import reading as variable_scope
 from lessons.versions import fit
 
 FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
-MANY: Final = 4  # copies that are told one by one
+MAX_SEPARATE: Final = 4  # copies that are named one by one
 
 # "right": as it is meant to be. "odd": TensorFlow said nothing, and it is not. "raised": TensorFlow's own error.
 # "none": the run gave no answer.
@@ -78,9 +78,9 @@ def _of_fit(trace: Trace, texts: Texts) -> Outcome:
         return Outcome("none", texts("outcome.nothing"))
     last = reading.epochs[-1]
     weight = "weight" if reading.weight_right else "weight_wrong"
-    told = texts(f"outcome.fit.{weight}", copies=_values(last.copies, texts))
+    weights = texts(f"outcome.fit.{weight}", copies=_values(last.copies, texts))
     loss = texts(f"outcome.fit.{_loss(reading)}", loss=number(reading.epochs[0].loss))
-    return Outcome("right" if reading.weight_right and reading.loss_right else "odd", told, loss)
+    return Outcome("right" if reading.weight_right and reading.loss_right else "odd", weights, loss)
 
 
 def _of_variable_scope(trace: Trace, texts: Texts) -> Outcome:
@@ -162,7 +162,7 @@ def _raised(kind: str, cause: str, texts: Texts) -> Outcome:
 
 def _values(values: Sequence[float], texts: Texts) -> str:
     """Each copy's value; one for all, where there are many and they are equal."""
-    told = [number(value) for value in values]
-    if len(told) > MANY and len(set(told)) == 1:
-        return texts("outcome.each", value=told[0], count=len(told))
-    return texts.items(told)
+    numbers = [number(value) for value in values]
+    if len(numbers) > MAX_SEPARATE and len(set(numbers)) == 1:
+        return texts("outcome.each", value=numbers[0], count=len(numbers))
+    return texts.items(numbers)

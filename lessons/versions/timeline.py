@@ -115,12 +115,12 @@ def figure(points: Sequence[Point], texts: Texts) -> go.Figure:
 
 def alternative(points: Sequence[Point], texts: Texts) -> str:
     """The figure in words."""
-    told = [texts("timeline.alternative", weight=number(_expected("weight")))]
+    sentences = [texts("timeline.alternative", weight=number(_expected("weight")))]
     for point in points:
         last, long = point.last, point.first_of_long
         if last is not None and long is not None:
             copies = texts.items(number(copy) for copy in last.copies)
-            told.append(
+            sentences.append(
                 texts(
                     "timeline.alternative_point",
                     keras=point.flavour.keras,
@@ -129,7 +129,7 @@ def alternative(points: Sequence[Point], texts: Texts) -> str:
                     long=number(long.loss),
                 )
             )
-    return texts.sentences(told)
+    return texts.sentences(sentences)
 
 
 def verdict(point: Point, texts: Texts) -> str:

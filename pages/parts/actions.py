@@ -10,7 +10,7 @@ from engine.request import Request
 from lessons.language import Texts
 from lessons.lesson import Action, AnyLesson
 from pages.parts.controls import choose
-from pages.parts.kept import differs, forget
+from pages.parts.pinned import differs, forget
 
 ICONS = {"slow": ":material/hourglass_top:", "kill": ":material/skull:"}  # those that undo these have none
 

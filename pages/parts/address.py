@@ -2,7 +2,7 @@
 
 Streamlit can bind a widget to the URL by itself, but then a choice makes no step in the browser's history, an option is
 written as it is shown, and what is not accepted vanishes without a word. So the page does both ways itself: the back
-button undoes one choice after another, and nonsense is told.
+button undoes one choice after another, and what is refused is named.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _changed(model: type[Settings]) -> dict[str, str]:
 def tell_problems(model: type[Settings], words: Texts) -> None:
     """Warn of what the URL has that is not accepted. The warning stays until something else is chosen."""
     for problem in st.session_state[PROBLEMS]:
-        st.warning(words("page.refused", problem=told(problem, model, words)), icon=":material/link_off:")
+        st.warning(words("page.refused", problem=problem_text(problem, model, words)), icon=":material/link_off:")
 
 
 def tell_unknown(name: str, given: str, options: Collection[str], words: Texts) -> None:
@@ -140,7 +140,7 @@ def allowed(setting: Setting, words: Texts) -> str:
     )
 
 
-def told(problem: Problem, model: type[Settings], words: Texts) -> str:
+def problem_text(problem: Problem, model: type[Settings], words: Texts) -> str:
     """A problem as a sentence: what was given, and what is allowed."""
     declared = {setting.name: setting for setting in model.declared()}
     given = problem.given.replace("`", "'") or " "

@@ -16,7 +16,7 @@ from pages.parts.address import control_values, explicit, write_address
 from pages.parts.sequence import sequence
 
 COUNTS = ("replicas", "workers")  # settings that say how many numbers a list has
-MANY = 4  # choices that are shown side by side; more go into a list
+MAX_CHIPS = 4  # choices that are shown side by side; more go into a list
 
 
 def control(
@@ -35,7 +35,7 @@ def control(
         "args": (model, page, setting.name),
     }
     if setting.kind == "choice":
-        if len(setting.choices) <= MANY:
+        if len(setting.choices) <= MAX_CHIPS:
             st.segmented_control(label, setting.choices, required=True, width="stretch", wrap=True, **common)
         else:
             st.selectbox(label, setting.choices, **common)

@@ -14,7 +14,7 @@ from lessons.language import Texts
 from pages.parts.engine import shared_recordings
 from pages.parts.running import Shown, together
 
-EVERY = 0.7  # seconds between two drawings, at least
+REDRAW_SECONDS = 0.7  # seconds between two drawings, at least
 
 
 def fill(
@@ -48,7 +48,7 @@ def fill(
                 found |= ended
                 here += len(ended)
                 bar.progress(here / total, texts("matrix.filling", done=here, total=total))
-                if time.monotonic() - drawn > EVERY:
+                if time.monotonic() - drawn > REDRAW_SECONDS:
                     draw(found)
                     drawn = time.monotonic()
         draw(found)

@@ -55,10 +55,10 @@ def grid_html(
 
 def legend_html(kinds: Sequence[tuple[Kind, str]], recorded: str) -> str:
     """What the colours and signs mean."""
-    told = "".join(
+    keys = "".join(
         f'<span class="key {kind}">{_symbol(SYMBOLS[kind])}{html.escape(words)}</span>' for kind, words in kinds
     )
-    return f'<div class="grid-legend">{told}<span class="key">{_symbol(RECORDED)}{html.escape(recorded)}</span></div>'
+    return f'<div class="grid-legend">{keys}<span class="key">{_symbol(RECORDED)}{html.escape(recorded)}</span></div>'
 
 
 def _cell(cell: Cell) -> str:

@@ -1,4 +1,4 @@
-"""What leads on: buttons to runs worth a look, over the figure, and one that mends a run, under its story."""
+"""What leads on: buttons to runs worth a look, over the figure, and one that fixes a run, under its story."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ def guide(lesson: AnyLesson, request: Request | None, own: Texts) -> None:
             )
 
 
-def mend(lesson: AnyLesson, trace: Trace, words: Texts) -> None:
+def offer_fix(lesson: AnyLesson, trace: Trace, words: Texts) -> None:
     """A button that makes the smallest change after which this run goes right, where the lesson knows one."""
-    change = lesson.remedy(trace) if lesson.remedy else None
+    change = lesson.fix(trace) if lesson.fix else None
     if change:
         st.button(
-            words("page.mend", change=_told(lesson, trace, change)),
-            key="mend",
+            words("page.fix", change=_change_text(lesson, trace, change)),
+            key="fix",
             icon=":material/build:",
             on_click=_change,
             args=(lesson, change),
         )
 
 
-def _told(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
+def _change_text(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
     """The change in few words: of a sequence, only the words that are new in it."""
     kinds = {setting.name: setting.kind for setting in lesson.experiment.settings.declared()}
-    told = []
+    parts = []
     for name, value in change.items():
         if kinds[name] == "words":
-            told += [f"`{word}`" for word in value.split(",") if word not in trace.start["settings"][name]]
+            parts += [f"`{word}`" for word in value.split(",") if word not in trace.start["settings"][name]]
         else:
-            told.append(f"`{name}={value}`")
-    return ", ".join(told)
+            parts.append(f"`{name}={value}`")
+    return ", ".join(parts)
 
 
 def _is_shown(lesson: AnyLesson, link: Link, request: Request | None) -> bool:

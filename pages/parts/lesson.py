@@ -18,13 +18,13 @@ from engine.trace import Trace
 from lessons.language import Texts, number
 from lessons.lesson import AnyLesson
 from pages.parts.actions import actions
-from pages.parts.address import read_address, settle_address, tell_problems, tell_unknown, told
+from pages.parts.address import problem_text, read_address, settle_address, tell_problems, tell_unknown
 from pages.parts.charts import PLOTLY
 from pages.parts.code import changed_lines, program_html
 from pages.parts.controls import chosen, control, reset
 from pages.parts.engine import shared_engine
-from pages.parts.guide import guide, mend
-from pages.parts.kept import keep_run, kept_run
+from pages.parts.guide import guide, offer_fix
+from pages.parts.pinned import pin_run, pinned_run
 from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
@@ -123,7 +123,7 @@ def _refused(lesson: AnyLesson, words: Texts) -> None:
         model.parse(chosen(model))
     except SettingsError as error:
         for problem in error.problems:
-            st.error(words("page.not_run", problem=told(problem, model, words)), icon=":material/error:")
+            st.error(words("page.not_run", problem=problem_text(problem, model, words)), icon=":material/error:")
 
 
 def _hold(lesson: AnyLesson, request: Request | None, offer: Offer | None) -> None:
@@ -147,7 +147,7 @@ def _held(lesson: AnyLesson, words: Texts) -> Request | None:
         return request_on(offer, lesson.experiment, lesson.experiment.settings.parse(given))
     except SettingsError as error:
         for problem in error.problems:
-            shown = told(problem, lesson.experiment.settings, words)
+            shown = problem_text(problem, lesson.experiment.settings, words)
             st.warning(words("page.held_refused", problem=shown), icon=":material/link_off:")
         return None
 
@@ -164,8 +164,8 @@ def _result(
         shown = _run_and_draw(lesson, request, words, own, "now", line)
     else:
         shown = _side_by_side(lesson, held, request, words, own)
-    told = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
-    if shown is not None and told and "story" not in hidden:
+    has_story = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
+    if shown is not None and has_story and "story" not in hidden:
         _story(lesson, shown.trace, words, own)
     return shown
 
@@ -209,13 +209,13 @@ def _run_and_draw(
 
     covered = is_asked(lesson, request)
     with above:
-        shown = kept_run(lesson, request, name) or run(
+        shown = pinned_run(lesson, request, name) or run(
             shared_engine(), request, words, draw if lesson.live and not covered else None
         )
         if shown is not None:
-            keep_run(lesson, request, name, shown)
+            pin_run(lesson, request, name, shown)
             _badges(shown, words, badges)
-            _told_if_stopped(shown.trace, words, name)
+            _say_if_stopped(shown.trace, words, name)
             if covered and shown.trace.answered:
                 ask(lesson, request, words, own)
                 return shown
@@ -225,7 +225,7 @@ def _run_and_draw(
     return shown
 
 
-def _told_if_stopped(trace: Trace, words: Texts, name: str) -> None:
+def _say_if_stopped(trace: Trace, words: Texts, name: str) -> None:
     if not trace.answered:
         reason = words(f"run.why.{trace.end['why']}", detail=trace.end["detail"], task=trace.end.get("task", ""))
         st.error(words(f"run.{trace.status}", reason=reason), icon=":material/error:")
@@ -263,7 +263,7 @@ def _badges(shown: Shown, words: Texts, line: DeltaGenerator) -> None:
 def _story(lesson: AnyLesson, trace: Trace, words: Texts, own: Texts) -> None:
     st.subheader(words("page.happened"), anchor=False)
     st.markdown(own.sentences(lesson.story(trace, own)))
-    mend(lesson, trace, words)
+    offer_fix(lesson, trace, words)
     if trace.error is not None:
         # TensorFlow's own words, whole; what they mean has been said above.
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)

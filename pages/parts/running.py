@@ -19,12 +19,12 @@ from engine.runtimes import RuntimeMissingError
 from engine.settings import SettingsError
 from engine.trace import Trace
 from lessons.language import Texts
-from pages.parts.address import told
+from pages.parts.address import problem_text
 from pages.parts.engine import session, shared_recordings
 
-PATIENCE = 0.3  # seconds before the page says that it waits: most runs are done by then
-EVERY = 0.25  # seconds between two pictures of a run that goes on, at least
-TOGETHER = 24  # runs that one page asks for at once; the others follow as these end
+WAIT_NOTICE_AFTER = 0.3  # seconds before the page says that it waits: most runs are done by then
+REDRAW_SECONDS = 0.25  # seconds between two pictures of a run that goes on, at least
+MAX_IN_FLIGHT = 24  # runs that one page asks for at once; the others follow as these end
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace]
     try:
         while not ticket.wait(0.05):
             # A word to the visitor is where Streamlit lets a newer choice in; at first that word is nothing.
-            if time.monotonic() - begun < PATIENCE:
+            if time.monotonic() - begun < WAIT_NOTICE_AFTER:
                 holder.empty()
             elif during is not None and len((trace := ticket.so_far()).events) > 1:
                 holder.empty()
-                if time.monotonic() - drawn > EVERY and len(trace.events) != events:
+                if time.monotonic() - drawn > REDRAW_SECONDS and len(trace.events) != events:
                     during(trace)
                     drawn, events = time.monotonic(), len(trace.events)
             else:
@@ -97,7 +97,7 @@ class Together:
         """The runs that have ended since the last call, by their place; waits that long for one. None for one that can
         neither run nor has a recording."""
         found: dict[int, Shown | None] = {}
-        while self._next < len(self._requests) and len(self._tickets) < TOGETHER:
+        while self._next < len(self._requests) and len(self._tickets) < MAX_IN_FLIGHT:
             request = self._requests[self._next]
             try:
                 self._tickets[self._next] = self._engine.submit(request, session())
@@ -159,7 +159,7 @@ def _refuse(error: SettingsError | CannotRunError, request: Request, words: Text
         st.error(words("page.not_run", problem=str(error)), icon=":material/error:")
         return
     for problem in error.problems:
-        said = told(problem, type(request.settings), words)
+        said = problem_text(problem, type(request.settings), words)
         st.error(words("page.not_run", problem=said), icon=":material/error:")
 
 

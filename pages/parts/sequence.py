@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.experiments.variable_scope import CAPTURED, MOST, NAMES, OPTIONS, SCOPES, Operation
+from engine.experiments.variable_scope import CAPTURED, MAX_OPERATIONS, NAMES, OPTIONS, SCOPES, Operation
 from engine.settings import Setting, Settings
 from lessons.language import Texts
 from lessons.variable_scope import editing
@@ -44,7 +44,7 @@ def sequence(setting: Setting, model: type[Settings], page: str, lesson: Texts) 
                     key=f"add-{kind}",
                     icon=":material/add:",
                     type="tertiary",
-                    help=lesson("editor.add") if changed else lesson("editor.full", most=MOST),
+                    help=lesson("editor.add") if changed else lesson("editor.full", most=MAX_OPERATIONS),
                     disabled=changed is None,
                     on_click=keep,
                     args=(changed,),

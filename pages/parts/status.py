@@ -12,13 +12,13 @@ from pages.parts.cells import plain
 from pages.parts.engine import shared_recordings
 from pages.parts.version import RECORDED
 
-EVERY = 2.0  # seconds between two looks
+REDRAW_SECONDS = 2.0  # seconds between two looks
 
 
 def status_page(engine: Engine, words: Texts) -> None:
     """The whole page."""
     st.title(words("status.question"), anchor=False)
-    live = st.fragment(_live, run_every=EVERY)
+    live = st.fragment(_live, run_every=REDRAW_SECONDS)
     live(engine, words)
     st.subheader(words("status.installed"), anchor=False)
     st.markdown(words("status.installed_about"))

@@ -39,8 +39,8 @@ def successor(what: Successor, request: Request, before: Trace, words: Texts, ow
     if shown.trace.error is not None:
         st.code(f"{shown.trace.error['type']}: {shown.trace.error['message'].strip()}", language=None, wrap_lines=True)
     else:
-        told = what.sentences(before, shown.trace, own)
-        st.markdown(own.sentences(told))
+        sentences = what.sentences(before, shown.trace, own)
+        st.markdown(own.sentences(sentences))
         columns = {name: list(values) for name, values in what.table(before, shown.trace, own).items()}
         st.table(columns, border="horizontal", alt=own("successor.title"))
     name = f"{what.experiment.name}.py"

@@ -25,7 +25,7 @@ from lessons.versions import fit as fit_reading
 from lessons.versions import matrix, timeline
 from lessons.versions.flavour import Flavour, flavours
 from lessons.versions.outcome import Kind, outcome
-from pages.parts.address import read_address, settle_address, tell_problems, told
+from pages.parts.address import problem_text, read_address, settle_address, tell_problems
 from pages.parts.cells import COLORS, SIGNS, address, versions_texts
 from pages.parts.charts import PLOTLY
 from pages.parts.choice import choice
@@ -94,7 +94,7 @@ def _choice(engine: Engine, words: Texts, texts: Texts) -> None:
             settings = model.parse(chosen(model))
         except SettingsError as error:
             for problem in error.problems:
-                said = words("page.not_run", problem=told(problem, model, words))
+                said = words("page.not_run", problem=problem_text(problem, model, words))
                 st.error(said, icon=":material/error:")
             return
         side_by_side(engine, experiment, settings, None)
@@ -129,12 +129,12 @@ def _matrix(engine: Engine, which: matrix.Which, texts: Texts) -> None:
     tops = [(flavour.offer.versions.tensorflow, flavour.keras) for flavour in columns]
 
     def draw(found: Mapping[int, Shown]) -> None:
-        told = [
+        drawn = [
             _cell(found.get(place), requests[place], columns[column], default, texts)
             for place, (_, column) in enumerate(cells)
         ]
         lines = [
-            (_own(row, texts), told[place * len(columns) : (place + 1) * len(columns)])
+            (_own(row, texts), drawn[place * len(columns) : (place + 1) * len(columns)])
             for place, row in enumerate(rows)
         ]
         table.html(grid_html(texts(f"{which}.alternative"), heads, tops, lines))
@@ -151,9 +151,9 @@ def _cell(shown: Shown | None, request: Request, flavour: Flavour, default: Offe
     if shown is None:
         return Cell(None, texts("matrix.waiting" if flavour.offer.live else "matrix.none"))
     recording = shown.recording
-    told = texts("table.recorded", date=recording.date, platform=recording.platform) if recording else ""
+    provenance = texts("table.recorded", date=recording.date, platform=recording.platform) if recording else ""
     where = address(request.experiment, request.settings, flavour.offer, default)
-    return Cell(outcome(shown.trace, texts), address=where, recorded=told)
+    return Cell(outcome(shown.trace, texts), address=where, recorded=provenance)
 
 
 # ----------------------------------------------------------------------------------------------------------- time line

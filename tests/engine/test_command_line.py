@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.__main__ import main
+from engine.engine import Engine
+from engine.experiments import EXPERIMENTS
+from engine.recordings import recorded_settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,6 +110,85 @@ def test_bad_lines_on_standard_input() -> None:
         done = engine_command("run", "-", stdin=line)
         assert (done.returncode, done.stdout) == (2, ""), line
         assert "was given; allowed" in done.stderr
+
+
+RECORDED = ["run", "aggregation", "--recorded", "--tf", "2.4.1"]
+
+
+def test_a_recording_is_printed_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own events, first to last; where it came from is on standard error."""
+    assert main([*RECORDED, "aggregation=MEAN", "replicas=4"]) == 0
+    printed = capsys.readouterr()
+    first, *events, last = (json.loads(line) for line in printed.out.splitlines())
+    assert (first["event"], first["tensorflow"], first["settings"]["aggregation"]) == ("run", "2.4.1", "MEAN")
+    moved = [event["value"] for event in events if event["event"] == "variable" and event["step"] == 1]
+    assert moved == [1 + (0.1 + 0.2 + 0.3 + 0.4) / 4] * 4
+    assert (last["event"], last["status"]) == ("end", "ok")
+    assert re.fullmatch(
+        r"recorded \d{4}-\d\d-\d\d: TensorFlow 2\.4\.1, Keras 2\.4\.0, Python 3\.8\.\d+, Linux x86_64, by .+\n",
+        printed.err,
+    )
+
+
+def test_a_recorded_error_of_tensorflow_is_an_answer_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RECORDED, "aggregation=SUM", "value=python"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["status"] == "error"
+
+
+def test_recordings_of_requests_on_standard_input() -> None:
+    """All are found before the first is printed."""
+    lines = [json.dumps({"experiment": "fit", "settings": {"epochs": n}, "runtime": "2.5.0"}) for n in (1, 4)]
+    done = engine_command("run", "-", "--recorded", stdin="\n".join(lines))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    # A step multiplies the weight by 1 - 0.01 * 2 * (1 + 4 + 9 + 16) / 4 = 0.85; there is one an epoch.
+    ends = [before for before, event in pairwise(events) if event["event"] == "end"]
+    assert [event["value"] for event in ends] == pytest.approx([7.5, 7.5 * 0.85**6], abs=1e-4)  # each epoch's loss
+    assert (done.returncode, done.stderr.count("recorded ")) == (0, 2)
+    wrong = engine_command("run", "-", "--recorded", stdin="\n".join([*lines, lines[0].replace("2.5.0", "2.6.0")]))
+    assert (wrong.returncode, wrong.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (
+            ["aggregation", "aggregation=MEAN", "replicas=7", "--tf", "2.4"],
+            3,
+            "not recorded: python -m engine run aggregation aggregation=MEAN replicas=7 --tf 2.4; of the {count} "
+            "choices that are recorded on 2.4.1 the nearest is: python -m engine run aggregation "
+            "aggregation=MEAN replicas=8 --tf 2.4 --recorded",
+        ),
+        (["aggregation", "--tf", "2.4.3"], 3, "aggregation is recorded on: 2.21.0, 2.15.1, 2.5.0, 2.4.1"),
+        (["aggregation", "--tf", "9.9"], 2, "aggregation is recorded on: 2.21.0, 2.15.1, 2.5.0, 2.4.1"),
+        (["sync_replicas"], 3, "sync_replicas is recorded on: none"),
+        (["aggregation", "replicas=99"], 2, "replicas: '99' was given; allowed: a whole number 1-8"),
+    ],
+)
+def test_what_is_not_recorded(words: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told what was asked for, and what is recorded."""
+    assert main(["run", *words, "--recorded"]) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message.format(count=len(recorded_settings(EXPERIMENTS["aggregation"]))) in printed.err
+
+
+def test_a_missing_runtime_says_that_there_is_a_recording(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that the message ends with prints it; where there is none, nothing is said of one."""
+    monkeypatch.setattr("engine.__main__.Engine", lambda: Engine({}))
+    asked = ["run", "scope_placement", "model_scope=out", "--tf", "2.4.1"]
+    assert main(asked) == 3
+    message, _, command = (
+        capsys.readouterr().err.strip().rpartition("; a recording of it is printed by: python -m engine ")
+    )
+    assert message == (
+        "tf: '2.4.1' was given; installed here: none; get it with: python -m engine runtimes install 2.4.1"
+    )
+    assert main(shlex.split(command)) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["settings"]["model_scope"] == "out"
+    assert main([*asked, "replicas=5"]) == 3
+    assert "recording" not in capsys.readouterr().err
 
 
 def test_script_and_list_and_runtimes(capsys: pytest.CaptureFixture[str]) -> None:

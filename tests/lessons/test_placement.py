@@ -13,7 +13,7 @@ from engine.experiments.placement import PlacementSettings
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.placement.figure import PHASES, alternative, figure
-from lessons.placement.lesson import LESSON, remedy
+from lessons.placement.lesson import LESSON, suggested_fix
 from lessons.placement.reading import Reading, process_of, read
 from lessons.placement.story import size, what_happened
 
@@ -128,7 +128,7 @@ def test_bytes_are_written_with_a_unit(count: int, text: str) -> None:
 
 
 def test_every_run_is_drawn_and_told_in_both_languages(run_on: Callable[..., Trace]) -> None:
-    """Each run of the guide, and each that a remedy leads to, until none is left."""
+    """Each run of the guide, and each that a fix leads to, until none is left."""
     for link in LESSON.guide:
         settings = dict(link.settings)
         changes = 0
@@ -139,7 +139,7 @@ def test_every_run_is_drawn_and_told_in_both_languages(run_on: Callable[..., Tra
                 assert figure(read(run), texts).data
                 assert what_happened(read(run), texts)
                 assert alternative(read(run), texts)
-            change = remedy(read(run))
+            change = suggested_fix(read(run))
             if change is None:
                 break
             settings |= change

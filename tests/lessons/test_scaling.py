@@ -1,4 +1,4 @@
-"""The lesson on scaling: what it reads, draws, tells and mends, from real runs and from invented ones."""
+"""The lesson on scaling: what it reads, draws, tells and fixes, from real runs and from invented ones."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_predictions_hold_in_real_runs(engine: Engine) -> None:
 
 @pytest.mark.parametrize("link", LESSON.guide, ids=lambda link: link.name)
 def test_every_run_that_the_guide_leads_to_is_told_and_mended(engine: Engine, link: Any) -> None:
-    """What the lesson says would mend a run does, or against small batches brings it nearer."""
+    """What the lesson says would fix a run does, or against small batches brings it nearer."""
     settings = {**link.settings, "steps": 40}
     found = engine.run(Request.of("scaling", settings))
     for language, texts in TEXTS.items():
@@ -112,8 +112,8 @@ def test_every_run_that_the_guide_leads_to_is_told_and_mended(engine: Engine, li
         assert texts(f"guide.{link.name}")
         assert texts(f"guide.{link.name}_help")
         assert ("reference" in " ".join(story)) == (language == "en")
-    assert LESSON.remedy is not None
-    change = LESSON.remedy(found)
+    assert LESSON.fix is not None
+    change = LESSON.fix(found)
     before = read(found)
     if change is None:
         assert before.outcome == "equal" or before.small_batches
@@ -138,8 +138,8 @@ def test_every_run_that_the_guide_leads_to_is_told_and_mended(engine: Engine, li
     ],
 )
 def test_remedies(settings: dict[str, Any], change: dict[str, str] | None) -> None:
-    assert LESSON.remedy is not None
-    assert LESSON.remedy(trace(step(1, 0.7, 0.3, 0.4), **settings)) == change
+    assert LESSON.fix is not None
+    assert LESSON.fix(trace(step(1, 0.7, 0.3, 0.4), **settings)) == change
 
 
 @pytest.mark.parametrize("status", ["running", "ok", "timeout"])

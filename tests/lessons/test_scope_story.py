@@ -1,4 +1,4 @@
-"""What the story of a scope says, and the change that mends a run, with numbers computed here."""
+"""What the story of a scope says, and the change that fixes a run, with numbers computed here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Language, Texts
+from lessons.scope_placement.fix import suggested_fix
 from lessons.scope_placement.lesson import LESSON
 from lessons.scope_placement.reading import CAUSES, read
-from lessons.scope_placement.remedy import remedy
 from lessons.scope_placement.story import what_happened
 from tests.lessons.scope_traces import MIRRORED, PLAIN, scope_trace
 from tests.lessons.test_scope_figure import RUNS
@@ -154,12 +154,12 @@ def test_a_stopped_run_says_how_far_it_came(status: str, language: Language) -> 
     assert "2" in sentences[-1].replace("20", "")
 
 
-# ------------------------------------------------------------------------------------------------------- what mends it
+# ------------------------------------------------------------------------------------------------------- what fixes it
 
 
 @pytest.mark.parametrize("run", [scope_trace(*SUMMED), scope_trace(*AVERAGED, loop="fit"), scope_trace()])
 def test_what_trains_needs_no_mending(run: Trace) -> None:
-    assert remedy(read(run)) is None
+    assert suggested_fix(read(run)) is None
 
 
 def on_keras(run: Trace, keras: str) -> Trace:
@@ -167,7 +167,7 @@ def on_keras(run: Trace, keras: str) -> Trace:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_keras_that_no_setting_mends_is_said_to_be_one(language: Language) -> None:
+def test_a_keras_that_no_setting_fixes_is_said_to_be_one(language: Language) -> None:
     """Before 3.5 each copy goes its own way: -0.1 then -0.19, and twice that. Before 3.8 fit takes sums for means."""
     apart = on_keras(scope_trace([0.9, 0.8], [0.71, 0.42]), "3.4.1")
     assert read(apart).outcome == "diverged"
@@ -175,10 +175,10 @@ def test_a_keras_that_no_setting_mends_is_said_to_be_one(language: Language) -> 
     assert read(doubled).outcome == "odd"
     refused = on_keras(scope_trace(error=MESSAGES["mixing"], optimizer_scope="out"), "3.4.1")
     for run in (apart, doubled, refused):
-        assert remedy(read(run)) is None
+        assert suggested_fix(read(run)) is None
     assert "3.4.1" in told(apart, language)[-1]
     assert "3.5.0" in told(doubled, language)[-1]
-    assert remedy(read(on_keras(refused, "3.5.0"))) == {"optimizer_scope": "in"}
+    assert suggested_fix(read(on_keras(refused, "3.5.0"))) == {"optimizer_scope": "in"}
 
 
 Submit = Callable[..., Any]
@@ -206,21 +206,21 @@ GRID: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("version", ["2.21", "2.15.1", "2.5.0", "2.4.1"])
 def test_the_change_really_mends_it(submit_on: Submit, version: str) -> None:
-    """Whatever does not train, on any version: with what `remedy` changes it does, and with less it does not."""
+    """Whatever does not train, on any version: with what `suggested_fix` changes it does, and with less it does not."""
     tickets = [submit_on(version, "scope_placement", **settings) for settings in GRID]
-    mended: list[tuple[dict[str, Any], dict[str, str], Any]] = []
+    fixed: list[tuple[dict[str, Any], dict[str, str], Any]] = []
     partly: list[tuple[dict[str, Any], dict[str, str], Any]] = []
     for settings, ticket in zip(GRID, tickets, strict=True):
         reading = read(ticket.result(240))
-        change = remedy(reading)
+        change = suggested_fix(reading)
         assert (change is None) == (reading.outcome == "trained"), (settings, reading.outcome)
         if change:
-            mended.append((settings, change, submit_on(version, "scope_placement", **{**settings, **change})))
+            fixed.append((settings, change, submit_on(version, "scope_placement", **{**settings, **change})))
             for name in change if len(change) > 1 else ():
                 less = {key: value for key, value in change.items() if key != name}
                 partly.append((settings, less, submit_on(version, "scope_placement", **{**settings, **less})))
-    assert len(mended) > 10
-    for settings, change, ticket in mended:
+    assert len(fixed) > 10
+    for settings, change, ticket in fixed:
         assert read(ticket.result(240)).outcome == "trained", (settings, change)
     for settings, change, ticket in partly:
         assert read(ticket.result(240)).outcome != "trained", (settings, change)

@@ -116,7 +116,7 @@ def test_every_explanation_has_a_message_here() -> None:
 
 @pytest.mark.parametrize(("name", "message"), MESSAGES.items())
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_an_error_is_explained_and_mended(name: str, message: str, language: Language) -> None:
+def test_an_error_is_explained_and_fixed(name: str, message: str, language: Language) -> None:
     assert explanation(message) == name
     run = trace(error=("ValueError", message))
     sentences = told(run, language)

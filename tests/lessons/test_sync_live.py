@@ -1,4 +1,4 @@
-"""Real clusters through the lesson: each run that it leads to comes to what is promised there, and is mended."""
+"""Real clusters through the lesson: each run that it leads to comes to what is promised there, and is fixed."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_what_they_are_to_show(runs: Mapping[str, Trace]) -> None:
 
 
 def test_what_mends_a_run_mends_it(engine: Engine, runs: Mapping[str, Trace]) -> None:
-    assert LESSON.remedy is not None
-    mended = {}
+    assert LESSON.fix is not None
+    fixed = {}
     for link in LESSON.guide:
-        if link.name in LINKS and (change := LESSON.remedy(runs[link.name])):
-            mended[link.name] = engine.submit(Request.of("sync_replicas", {**link.settings, **change}))
-    assert set(mended) >= {"article", "shared", "killed_stop", "none"}
-    for name, ticket in mended.items():
+        if link.name in LINKS and (change := LESSON.fix(runs[link.name])):
+            fixed[link.name] = engine.submit(Request.of("sync_replicas", {**link.settings, **change}))
+    assert set(fixed) >= {"article", "shared", "killed_stop", "none"}
+    for name, ticket in fixed.items():
         after = read(ticket.result(300))
         assert after.outcome == "right", name
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.trace import Trace
+from lessons.sync_replicas.fix import suggested_fix
 from lessons.sync_replicas.reading import read
-from lessons.sync_replicas.remedy import remedy
 from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, wasted_round
 
 
@@ -19,7 +19,7 @@ def test_a_run_in_step() -> None:
     assert reading.lost == {}
     assert reading.weights["conv"] == pytest.approx(3 * 0.1 * (1 + 2) / 2)  # three steps of rate times average
     assert reading.own_rates
-    assert remedy(reading) is None
+    assert suggested_fix(reading) is None
 
 
 def test_what_comes_too_late_is_dropped_and_when_that_was_certain() -> None:
@@ -65,7 +65,7 @@ def test_a_deadlock_says_who_holds_what_and_who_waits() -> None:
     assert deadlock.needed == 2
     assert deadlock.waited == pytest.approx(4.0)
     assert reading.lock == "crossed"
-    assert remedy(reading) == {"global_step": "composite"}
+    assert suggested_fix(reading) == {"global_step": "composite"}
     assert {push.task for push in reading.held("conv", deadlock.t)} == {"worker:0"}
 
 
@@ -74,10 +74,10 @@ def test_the_dead_are_known_and_what_mends_it() -> None:
     assert [worker.name for worker in reading.dead] == ["worker:1"]
     assert reading.workers[1].ended == reading.workers[1].killed
     assert reading.lock == "worker_dead"
-    assert remedy(reading) == {"replicas_to_aggregate": "1"}
+    assert suggested_fix(reading) == {"replicas_to_aggregate": "1"}
     chief = read(killed(0).end())
     assert chief.lock == "chief_dead"
-    assert remedy(chief) is None
+    assert suggested_fix(chief) is None
 
 
 @pytest.mark.parametrize("tokens", ["none", "first_hook_only"])
@@ -85,7 +85,7 @@ def test_without_a_hook_that_is_the_reason(tokens: str) -> None:
     script = Script(optimizers=2, tokens=tokens).state(0).step(0, 1).push(0, 0).push(1, 0)
     reading = read(script.deadlock((0, 0), (1, 0), conv=2).end())
     assert reading.lock == {"none": "no_hook"}.get(tokens, tokens)
-    assert remedy(reading) == {"tokens": "hook"}
+    assert suggested_fix(reading) == {"tokens": "hook"}
 
 
 def test_a_counter_that_counts_twice() -> None:
@@ -94,7 +94,7 @@ def test_a_counter_that_counts_twice() -> None:
     assert reading.global_step() == 2
     assert reading.updates() == {"conv": 1, "fc_w": 1}
     assert reading.own_rates  # 0.1 and 10 times 0.1, times 1.5
-    assert remedy(reading) == {"global_step": "composite"}
+    assert suggested_fix(reading) == {"global_step": "composite"}
 
 
 def test_momentum_and_moving_averages_by_hand() -> None:
@@ -127,7 +127,7 @@ def test_asynchronously_every_update_is_one_push() -> None:
 def test_runs_that_did_not_train(name: str, outcome: str, change: dict[str, str] | None) -> None:
     reading = read(RUNS[name])
     assert reading.outcome == outcome
-    assert remedy(reading) == change
+    assert suggested_fix(reading) == change
 
 
 @pytest.mark.parametrize("whole", RUNS.values(), ids=list(RUNS))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.engine import Engine
 from engine.experiments.variable_scope import (
-    MOST,
+    MAX_OPERATIONS,
     PRESETS,
     Operation,
     VariableScopeSettings,
@@ -22,9 +22,9 @@ from engine.trace import Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.variable_scope import editing
 from lessons.variable_scope.figure import alternative, figure
+from lessons.variable_scope.fix import suggested_fix
 from lessons.variable_scope.lesson import LESSON
 from lessons.variable_scope.reading import CAUSES, read
-from lessons.variable_scope.remedy import remedy
 from lessons.variable_scope.story import what_happened
 from tests.engine.test_variable_scope import SITUATIONS
 from tests.lessons.test_texts import loaded
@@ -111,22 +111,22 @@ def test_eager_variables_of_one_name_are_told_apart(traces: dict[str, Trace]) ->
     assert "`VariableScope.get_variable` sets `reuse` to False" in told
 
 
-def test_a_remedy_mends(engine: Engine, traces: dict[str, Trace]) -> None:
-    """Whatever is refused runs after its remedy; where one remedy leads to another, after both."""
+def test_a_fix_fixes(engine: Engine, traces: dict[str, Trace]) -> None:
+    """Whatever is refused runs after its fix; where one fix leads to another, after both."""
     refused = {name: trace for name, trace in traces.items() if trace.error is not None}
     assert len(refused) > 15
     for name, trace in refused.items():
-        mended = trace
+        fixed = trace
         for _ in range(3):
-            change = remedy(read(mended))
+            change = suggested_fix(read(fixed))
             if change is None:
                 break
-            mended = engine.run(Request.of("variable_scope", {**mended.start["settings"], **change}))
-        assert mended.status == "ok", (name, mended.error)
+            fixed = engine.run(Request.of("variable_scope", {**fixed.start["settings"], **change}))
+        assert fixed.status == "ok", (name, fixed.error)
 
 
-def test_what_went_right_needs_no_remedy(traces: dict[str, Trace]) -> None:
-    assert not [name for name, trace in traces.items() if trace.status == "ok" and remedy(read(trace))]
+def test_what_went_right_needs_no_fix(traces: dict[str, Trace]) -> None:
+    assert not [name for name, trace in traces.items() if trace.status == "ok" and suggested_fix(read(trace))]
 
 
 # ------------------------------------------------------------------------------------------------------ editing
@@ -168,7 +168,7 @@ def test_an_operation_is_removed_and_added() -> None:
     assert editing.removed(captured, 0) is None  # whose object is asked for
     assert written(editing.added(START, "scope")) == "scope:s,get:v,close,op:w,scope:s,close"
     assert written(editing.added(editing.explicit(["scope:s"]), "op")) == "scope:s,op:v,close"
-    assert editing.added(editing.explicit(["op:v"] * MOST), "op") is None
+    assert editing.added(editing.explicit(["op:v"] * MAX_OPERATIONS), "op") is None
 
 
 @given(st.data())

@@ -17,10 +17,10 @@ def says(page: Page, text: str, timeout: int = FIRST_RUN) -> None:
 def test_the_first_address_after_a_start_and_the_way_to_a_shared_variable(page: Page, address: str) -> None:
     page.goto(f"{address}/placement?device_setter=article&sizes=4,2")
     says(page, "TypeError: no graph was built")
-    page.get_by_role("button", name="Mend it").click()
+    page.get_by_role("button", name="Fix it").click()
     says(page, "≠ It doesn’t arrive: each worker has its own")
     assert "reads 0" in figure_texts(page)
-    page.get_by_role("button", name="Mend it").click()
+    page.get_by_role("button", name="Fix it").click()
     says(page, "✓ The write arrives: one variable")
     assert "reads 1" in figure_texts(page)
     page.go_back()

@@ -61,7 +61,7 @@ def test_a_newer_choice_takes_the_place_of_a_run(page: Page, address: str) -> No
         pick(page, option)
     says(page, "First step 4 ×")
     assert "loss=per_replica_mean" in query(page)
-    page.get_by_role("button", name="Mend it").click()
+    page.get_by_role("button", name="Fix it").click()
     says(page, "= Equal")
     page.go_back()
     says(page, "First step 4 ×")

@@ -63,7 +63,7 @@ def test_a_deadlock_is_a_result_with_who_waits(page: Page) -> None:
     expect(page.get_by_text("waiting for a token: worker:0")).to_be_visible(timeout=LATER)
     expect(page.locator(DONE).get_by_text("killed", exact=True)).to_be_visible()
     assert "kill_worker=1" in page.url
-    page.locator(".st-key-mend button").first.click()
+    page.locator(".st-key-fix button").first.click()
     expect(page.get_by_text("✓ 3 updates")).to_be_visible(timeout=LATER)
     assert "replicas_to_aggregate=1" in page.url
     page.go_back()

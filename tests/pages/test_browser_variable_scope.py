@@ -34,7 +34,7 @@ def test_edit_reload_and_back(chromium: Browser, address: str) -> None:
         says(page, "variables: 2", timeout=FIRST_RUN)
         page.get_by_role("button", name="Without reuse").click()
         says(page, "ValueError")
-        page.get_by_role("button", name="Mend it").click()
+        page.get_by_role("button", name="Fix it").click()
         says(page, "variables: 1")
         page.reload()
         says(page, "variables: 1")

@@ -1,4 +1,4 @@
-"""What leads on: the guide's buttons over the figure, and the one that mends a run."""
+"""What leads on: the guide's buttons over the figure, and the one that fixes a run."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_a_click_moves_a_thing_out_of_the_scope_and_back() -> None:
 def test_a_failed_run_is_mended_by_a_click(locale: str) -> None:
     test = app(PAGE, locale=locale, optimizer_scope="out", steps="3")
     assert "RuntimeError" in drawn(test)
-    assert "`optimizer_scope=in`" in test.button(key="mend").label
-    press(test, "mend")
+    assert "`optimizer_scope=in`" in test.button(key="fix").label
+    press(test, "fix")
     assert query(test)["steps"] == "3"
     assert "optimizer_scope" not in query(test)
     assert "✓" in drawn(test)
-    assert "mend" not in [button.key for button in test.button]
+    assert "fix" not in [button.key for button in test.button]
 
 
-def test_a_lesson_without_guide_or_remedy_has_no_such_buttons() -> None:
+def test_a_lesson_without_guide_or_fix_has_no_such_buttons() -> None:
     keys = [button.key or "" for button in app().button]
-    assert not [key for key in keys if key == "mend" or key.startswith("guide")]
+    assert not [key for key in keys if key == "fix" or key.startswith("guide")]

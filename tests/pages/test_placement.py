@@ -19,13 +19,13 @@ def _one_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_from_the_articles_call_to_a_shared_variable() -> None:
-    """TypeError; mended, the write doesn't arrive; mended again, it does."""
+    """TypeError; fixed, the write doesn't arrive; fixed again, it does."""
     test = app(PAGE, device_setter="article", sizes="4,2")
     assert "TypeError: no graph was built" in drawn(test)
-    test.button(key="mend").click().run()
+    test.button(key="fix").click().run()
     assert test.query_params["device_setter"] == "unused"
     assert "each worker has its own" in drawn(test)
-    test.button(key="mend").click().run()
+    test.button(key="fix").click().run()
     assert "device_setter" not in test.query_params  # it is at its default
     assert "The write arrives" in drawn(test)
     assert not test.exception

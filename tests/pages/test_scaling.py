@@ -1,4 +1,4 @@
-"""The scaling page (AppTest): curves, their story, one click that mends, a question first, and the sweep."""
+"""The scaling page (AppTest): curves, their story, one click that fixes, a question first, and the sweep."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAGE = "pages/scaling.py"
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-def test_the_mistake_and_its_remedy(locale: str) -> None:
+def test_the_mistake_and_its_fix(locale: str) -> None:
     test = app(PAGE, locale, loss="per_replica_mean", steps="20")
     assert " 4 " in headline(test)
-    assert "`loss=global_mean`" in test.button(key="mend").label
-    test.button(key="mend").click().run()
+    assert "`loss=global_mean`" in test.button(key="fix").label
+    test.button(key="fix").click().run()
     assert not test.exception
     assert headline(test).startswith("=")
-    assert "mend" not in [button.key for button in test.button]
+    assert "fix" not in [button.key for button in test.button]
     assert test.query_params["steps"] == "20" or test.query_params["steps"] == ["20"]
 
 

@@ -39,7 +39,7 @@ def test_the_usual_recipe_is_refused_and_mended() -> None:
     test = sync_app(steps="2", **REFUSED)
     assert "ValueError" in drawn(test)
     assert any("Global step is required to check staleness" in code.value for code in test.code)
-    test.button(key="mend").click().run()
+    test.button(key="fix").click().run()
     assert queried(test) == {"steps": "2", "optimizers": "2", "global_step": "composite"}
     # Two rounds: conv by 0.1, fc_w by 1, each times the mean of 1 and 2; the first tokens' round is lost.
     assert "= 0.3" in drawn(test)

@@ -60,17 +60,17 @@ def test_operations_are_added_moved_and_removed() -> None:
     assert test.button(key="remove-0").disabled
 
 
-def test_a_preset_and_its_remedy() -> None:
+def test_a_preset_and_its_fix() -> None:
     test = app(PAGE)
     press(test, "guide-without_reuse")
     assert query(test)["operations"] == TWICE
     assert outcome(test) == "refused"
-    assert "`scope:s:reuse=AUTO_REUSE`" in test.button(key="mend").label
-    press(test, "mend")
+    assert "`scope:s:reuse=AUTO_REUSE`" in test.button(key="fix").label
+    press(test, "fix")
     assert outcome(test) == "2 · variables: 1"
     press(test, "guide-article_tf")
     assert "AttributeError" in drawn(test)
-    press(test, "mend")
+    press(test, "fix")
     assert outcome(test) == "4 · variables: 2"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lessons.sync_replicas.reading import Reading
 
 
-def remedy(reading: Reading) -> dict[str, str] | None:
-    """Setting -> the value that mends the run; None where nothing is to be mended, or can be by one change."""
+def suggested_fix(reading: Reading) -> dict[str, str] | None:
+    """Setting -> the value that fixes the run; None where nothing is wrong, or no single change fixes it."""
     settings, outcome = reading.settings, reading.outcome
     many = len(reading.variables) > 1
     if outcome == "raised":

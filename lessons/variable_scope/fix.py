@@ -9,8 +9,8 @@ from engine.experiments.variable_scope import NAMES, Operation
 from lessons.variable_scope.reading import Reading
 
 
-def remedy(reading: Reading) -> dict[str, str] | None:
-    """Setting -> the value that mends the run; None where nothing is to be mended, or can be."""
+def suggested_fix(reading: Reading) -> dict[str, str] | None:
+    """Setting -> the value that fixes the run; None where nothing is wrong, or no setting fixes it."""
     failure = reading.failure
     if failure is None or not failure.raised:
         return None

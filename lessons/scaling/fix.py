@@ -5,7 +5,7 @@ from __future__ import annotations
 from lessons.scaling.reading import Reading
 
 
-def remedy(reading: Reading) -> dict[str, str] | None:
+def suggested_fix(reading: Reading) -> dict[str, str] | None:
     """Setting -> value; None where the run keeps to the reference, or can't: against small batches it never does, it
     only comes nearest with the linear rule."""
     if reading.outcome in ("running", "equal", "nothing", "raised", "stopped"):

@@ -8,23 +8,23 @@ from engine.request import Request
 from lessons.lesson import AnyLesson
 from pages.parts.running import Shown
 
-KEPT = "kept_runs"  # of a visit: which request, and how it was shown, by the place on the page
+PINNED = "pinned_runs"  # of a visit: which request, and how it was shown, by the place on the page
 
 
-def kept_run(lesson: AnyLesson, request: Request, place: str) -> Shown | None:
+def pinned_run(lesson: AnyLesson, request: Request, place: str) -> Shown | None:
     """The run that is shown there already, where each one is another: it stays until something else is asked for, or
     to run it again. None where there is none."""
-    kept = st.session_state.get(KEPT, {}).get(place)
-    if not differs(lesson) or kept is None or kept[0] != request.to_json():
+    pinned = st.session_state.get(PINNED, {}).get(place)
+    if not differs(lesson) or pinned is None or pinned[0] != request.to_json():
         return None
-    shown: Shown = kept[1]
+    shown: Shown = pinned[1]
     return shown
 
 
-def keep_run(lesson: AnyLesson, request: Request, place: str, shown: Shown) -> None:
-    """Keep a run that gave an answer for `kept_run`."""
+def pin_run(lesson: AnyLesson, request: Request, place: str, shown: Shown) -> None:
+    """Keep a run that gave an answer for `pinned_run`."""
     if differs(lesson) and shown.trace.answered:
-        st.session_state.setdefault(KEPT, {})[place] = (request.to_json(), shown)
+        st.session_state.setdefault(PINNED, {})[place] = (request.to_json(), shown)
 
 
 def differs(lesson: AnyLesson) -> bool:
@@ -34,4 +34,4 @@ def differs(lesson: AnyLesson) -> bool:
 
 def forget() -> None:
     """Have the next look run it anew (a callback)."""
-    st.session_state.pop(KEPT, None)
+    st.session_state.pop(PINNED, None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from lessons.scope_placement.reading import BUILT, Reading
 
 
-def remedy(reading: Reading) -> dict[str, str] | None:
-    """Setting -> the value that mends the run; None where nothing is to be mended, or can be.
+def suggested_fix(reading: Reading) -> dict[str, str] | None:
+    """Setting -> the value that fixes the run; None where nothing is wrong, or no setting fixes it.
 
     Every rule is a finding of runs on TensorFlow 2.4.1, 2.5.0, 2.15.1 and 2.21 with both of its Kerases; tests run
     what this gives.
     """
-    if reading.outcome in ("trained", "nothing", "stopped") or past_mending(reading):
+    if reading.outcome in ("trained", "nothing", "stopped") or beyond_fixing(reading):
         return None
     settings, change = reading.settings, {}
     if reading.direct:
@@ -38,7 +38,7 @@ def remedy(reading: Reading) -> dict[str, str] | None:
     return change or None
 
 
-def past_mending(reading: Reading) -> bool:
+def beyond_fixing(reading: Reading) -> bool:
     """True on a Keras 3 that trains wrongly whatever is chosen: before 3.5 replicas keep their gradients to themselves,
     and before 3.8 fit makes its steps too long."""
     return reading.era == "keras3" and reading.keras_numbers < ((3, 8) if reading.fit else (3, 5))
