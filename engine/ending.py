@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.messages import Ended, TaskDied
+from engine.messages import Ended, TaskDied, signal_name
 from engine.runtimes import Runtime
 from engine.trace import Event, Status, Trace
 from engine.warm import PARENT
@@ -90,7 +89,7 @@ def ending_of(message: Ended, events: Iterable[Event]) -> Ending:
         return end("killed", "port_conflict", ", ".join(message.port_conflict))
     task = "task_" if message.task else ""
     if message.exit < 0:
-        return end("killed", f"{task}signal", signal.Signals(-message.exit).name)
+        return end("killed", f"{task}signal", signal_name(-message.exit))
     if any(event["event"] == "error" for event in events):
         return end("error")
     return end("killed", f"{task}exit", str(message.exit))
@@ -112,7 +111,7 @@ def died_event(message: TaskDied, events: Iterable[Event]) -> Event | None:
     code, task = message.died, message.task
     if code > 0 and any(event["event"] == "error" and event.get("task") == task for event in events):
         return None
-    how = {"signal": signal.Signals(-code).name} if code < 0 else {"status": code}
+    how = {"signal": signal_name(-code)} if code < 0 else {"status": code}
     return {"event": "died", "t": message.seconds, "task": task, **how}
 
 

@@ -168,6 +168,7 @@ class Engine:
         self.runtimes = dict(find_runtimes() if runtimes is None else runtimes)
         self.limits = limits or Limits.from_environment(os.environ)
         self._max_parents = min(self.limits.parents, max(1, (self.limits.memory - PROCESS_MEMORY) // PARENT_MEMORY))
+        self._max_line = (1 << 20) + 8 * self.limits.run_output  # a byte may take the six characters \uXXXX in JSON
         self._seconds = seconds
         self._lock = threading.RLock()
         self._warm: dict[str, WarmRuntime] = {}
@@ -463,7 +464,7 @@ class Engine:
         self._states.pop(runtime.name, None)
         try:
             self._workplace.ensure()
-            warm = WarmRuntime(runtime, self._workplace.path, self._on_message, self._on_exit)
+            warm = WarmRuntime(runtime, self._workplace.path, self._on_message, self._on_exit, self._max_line)
         except OSError as error:  # its interpreter has gone, or this machine has no room for another process
             self._not_started(runtime.name, WarmState("failed", reason=str(error)))
         else:
@@ -507,6 +508,8 @@ class Engine:
                 job = self._run_of(warm, message)
                 if job is not None:
                     job.pids.append(message.pid)
+                elif warm.over:  # told before its end, and read after it
+                    _kill_groups([message.pid])
         elif isinstance(message, TaskDied):
             with self._lock:
                 job = self._run_of(warm, message)
@@ -516,14 +519,14 @@ class Engine:
             stderr = without_folders(message.stderr, warm.runtime, self._workplace.path)
             with self._lock:
                 job = self._run_of(warm, message)
-                if job is not None:
+                if job is not None and not self._closed.is_set():
                     self._on_run_end(job, warm, replace(message, stderr=stderr))
                     self._dispatch()
 
     def _run_of(self, warm: WarmRuntime, message: RunMessage) -> _Job | None:
         """The run that a parent speaks of. None where it is none of its own, or no longer."""
         job = self._running.get(message.run)
-        return job if job is not None and job.warm is warm and not self._closed.is_set() else None
+        return job if job is not None and job.warm is warm else None
 
     def _on_run_end(self, job: _Job, warm: WarmRuntime, message: Ended) -> None:
         del self._running[job.run_id]

@@ -100,6 +100,11 @@ class Limits(BaseModel):
     waiting: int = Field(default=512, ge=1, description="a whole number of at least 1")
     session_waiting: int = Field(default=128, ge=1, description="a whole number of at least 1")
 
+    @property
+    def at_once(self) -> int:
+        """How many runs one that has many may ask for at a time."""
+        return min(64, self.waiting, self.session_waiting)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """What the environment says, by the names of these fields: REPLICA_LAB_SLOTS and so on; else the defaults.

@@ -5,10 +5,11 @@ Read with pydantic, so that what a broken or dying parent writes is never taken 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 # Why the parent ended a run. "no_room": the system gave it no process or no file.
@@ -55,7 +56,7 @@ class Started:
     """A run, or one task of it, has this process (and process group)."""
 
     run: int
-    pid: int
+    pid: Annotated[int, Field(gt=1)]  # of 0 and 1 the groups are not a run's
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -100,6 +101,14 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 def read_message(line: bytes) -> Message:
     """One line of a parent. Raises ValueError where it is no message."""
     return _MESSAGE.validate_json(line)
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9. Of the real-time signals most have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class RunCommand(TypedDict):

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import select
-import signal
 import subprocess
 import threading
 import time
@@ -16,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from engine.messages import Command, Importing, Message, Ready, Versions, read_message
+from engine.messages import Command, Importing, Message, Ready, Versions, read_message, signal_name
 from engine.runtimes import Runtime
 
 PARENT = Path(__file__).parent / "parent.py"
 ERRORS_KEPT = 8 * 1024  # characters of the parent's standard error that are kept: its last
-MAX_LINE = 64 << 20  # bytes of one message; what one run may print fits, each byte as \uXXXX
+MAX_LINE = 32 << 20  # bytes of one message
 CLOSE_SECONDS = 2.0  # in which a parent that was asked to end may do so
 EXIT_POLL_SECONDS = 0.5  # between two looks at whether the process has ended without closing its pipes
 
@@ -119,7 +118,7 @@ class WarmRuntime:
             return self._kill_reason
         status = self.process.returncode or 0
         if status < 0:
-            return f"ended by {signal.Signals(-status).name}"
+            return f"ended by {signal_name(-status)}"
         # TensorFlow's own notes (I0000 ...) are not why a Python ended.
         lines = [line for line in self._errors.strip().splitlines() if not line.startswith(("I0000", "W0000"))]
         return lines[-1] if lines else f"exit status {status}"

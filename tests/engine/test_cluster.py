@@ -20,7 +20,9 @@ from engine.limits import Limits
 from engine.request import Request
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
-from tests.engine.test_engine import ROOT, alive, children_of, until
+from tests.engine.processes import alive, children_of, until
+
+ROOT = Path(__file__).parents[2]
 
 BEGINNING = """
 import json, os, signal, socket, sys, time
@@ -346,7 +348,7 @@ APP = """
 import sys, time
 import engine.engine as module
 from tests.engine.test_cluster import PROGRAMS, Cluster
-from tests.engine.test_engine import children_of
+from tests.engine.processes import children_of
 with module.Engine() as engine:
     module.render = lambda *_: PROGRAMS["endless"]
     Cluster(engine).submit("endless")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, PROGRAMS, fault
+from tests.engine.processes import alive, children_of, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,30 +51,6 @@ def small(programs: None) -> Iterator[Engine]:  # noqa: ARG001  the programs mus
 
 def aggregation(**settings: Any) -> Request:
     return Request.of("aggregation", settings)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Wait for a condition. False where it did not come true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def alive(pid: int) -> bool:
-    """True for a process that still runs (a zombie does not)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def children_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children]
 
 
 # ---------------------------------------------------------------------------------------------------------- faults

@@ -16,7 +16,7 @@ from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in
 from tests.engine.faults import PROGRAMS, fault
-from tests.engine.test_engine import alive, until
+from tests.engine.processes import alive, until
 
 VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
 
