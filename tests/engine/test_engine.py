@@ -19,7 +19,7 @@ from engine.limits import Limits
 from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
-from tests.engine.faults import FAULTS, PROGRAMS, fault
+from tests.engine.faults import fault, rendering_faults
 from tests.engine.processes import alive, children_of, until
 
 ROOT = Path(__file__).parents[2]
@@ -28,15 +28,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def programs() -> Iterator[None]:
     """Let the experiment `faults` render to its own programs; all else is the real engine."""
-    real: Any = vars(engine_module)["render"]
     patch = pytest.MonkeyPatch()
-    patch.setattr(
-        engine_module,
-        "render",
-        lambda experiment, settings, versions: (
-            PROGRAMS[settings.program] if experiment.name == FAULTS.name else real(experiment, settings, versions)
-        ),
-    )
+    patch.setattr(engine_module, "render", rendering_faults(vars(engine_module)["render"]))
     yield
     patch.undo()
 

@@ -6,11 +6,13 @@ watch where nothing else tells of their end; `HASTY` shortens its patience.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,70 +22,86 @@ from engine.engine import Engine
 from engine.limits import Limits
 from engine.messages import Ended, Printed, Ready, read_message
 from engine.runtimes import Runtime
+from engine.trace import Trace
 from engine.versions import Versions
 from engine.warm import WarmRuntime
 from engine.watch import AwakeClock, Patience, fault_of_parent
 from tests import fuzz_parent
 from tests.engine import broken_parent, stand_in
 from tests.engine.broken_parent import FAULTS, MOMENTS
-from tests.engine.faults import PROGRAMS, fault
+from tests.engine.faults import fault, rendering_faults
 from tests.engine.processes import alive, until
 
 HASTY = Patience(look=0.02, ping=0.1, silence=2.0, import_silence=2.0, importing=5.0, overtime=0.3)
-ENDS_BY_ITSELF = ("exits",)
-ANSWERS = ("a signal without a name", "runs of others")  # those with which a run comes to an end
 
 
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "render", lambda experiment, settings, versions: PROGRAMS[settings.program])
+@pytest.fixture(scope="module")
+def programs() -> Iterator[None]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(engine_module, "render", rendering_faults(vars(engine_module)["render"]))
+    yield
+    patch.undo()
+
+
+@contextlib.contextmanager
+def engine_on(
+    folder: Path, plan: Sequence[tuple[str, str] | None], *, seconds: float = 0.5, slots: int = 1
+) -> Iterator[Engine]:
+    """An engine on a stand-in with that plan. At the end, none of its processes may be left."""
+    runtime = Runtime(broken_parent.environment(folder, plan), Versions("2.2.0", "0.0"))
+    limits = Limits(slots=slots, run_output=20_000)
+    with Engine({"2.2.0": runtime}, limits, seconds=seconds, patience=HASTY) as engine:
+        yield engine
+    assert until(lambda: not any(map(alive, broken_parent.pids(folder))))
 
 
 @pytest.fixture
 def start(programs: None, tmp_path: Path) -> Iterator[Callable[..., Engine]]:  # noqa: ARG001  they must be there first
-    """Makes engines on a stand-in with that plan; at the end, none of its processes may be left."""
-    engines: list[Engine] = []
-
-    def make(plan: Sequence[tuple[str, str] | None], *, seconds: float = 0.5, slots: int = 1) -> Engine:
-        python = broken_parent.environment(tmp_path / "parent", plan)
-        runtime = Runtime(python, Versions("2.2.0", "0.0"))
-        limits = Limits(slots=slots, run_output=20_000)
-        engines.append(Engine({"2.2.0": runtime}, limits, seconds=seconds, patience=HASTY))
-        return engines[-1]
-
-    yield make
-    for engine in engines:
-        engine.close()
-    assert until(lambda: not any(map(alive, broken_parent.pids(tmp_path / "parent"))))
+    """Makes an engine on a stand-in, as `engine_on`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda plan, **options: stack.enter_context(engine_on(tmp_path / "parent", plan, **options))
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("moment", MOMENTS)
+CASES = [((moment, name),) for moment in MOMENTS for name in FAULTS] + [(("running", name),) * 2 for name in FAULTS]
+
+
+def named(plan: Sequence[tuple[str, str]]) -> str:
+    return f"{plan[0][0]}, {plan[0][1]}" + ", twice" * (len(plan) - 1)
+
+
+@pytest.fixture(scope="module")
+def ends(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[tuple[Trace, Trace]]]]:  # noqa: ARG001
+    """Of each case the trace of the run that met the faults, and of one after it. They wait more than they work, so
+    they go on together."""
+
+    def meet(plan: Sequence[tuple[str, str]]) -> tuple[Trace, Trace]:
+        with engine_on(tmp_path_factory.mktemp("case") / "parent", plan) as engine:
+            traces = engine.submit(fault("naps")).result(240), engine.submit(fault("naps", 1)).result(240)
+            assert engine.load() == (0, 0)
+            return traces
+
+    with ThreadPoolExecutor(8) as pool:
+        yield {named(plan): pool.submit(meet, plan) for plan in CASES}
+
+
+@pytest.mark.parametrize("plan", CASES, ids=named)
 def test_a_parents_fault_costs_its_runs_another_try_and_no_slot(
-    start: Callable[..., Engine], moment: str, name: str
+    ends: dict[str, Future[tuple[Trace, Trace]]], plan: tuple[tuple[str, str], ...]
 ) -> None:
-    engine = start([(moment, name)])
-    ticket = engine.submit(fault("naps"))
-    trace = ticket.result(60)
-    if moment == "importing" and name in ENDS_BY_ITSELF:
+    """And one that comes again is told. Nothing of a try that came to nothing is left in the trace."""
+    moment, name = plan[0]
+    trace, after = ends[named(plan)].result()
+    if name == "a signal without a name" and moment == "idle":
+        assert trace.end["detail"] == after.end["detail"] == "signal 99"
+        return
+    assert after.status == "ok"
+    if moment == "importing" and name == "exits":  # by itself: another try would end as this one did
         assert (trace.end["why"], trace.end["detail"]) == ("not_started", "TensorFlow 2.2.0: exit status 0")
-    elif moment != "importing" and name in ANSWERS:
-        assert trace.status == "ok" or trace.end["detail"] == "signal 99"
+    elif len(plan) == 2:
+        assert (trace.status, trace.end["why"]) == ("killed", "parent_died")
     else:
         assert trace.status == "ok"
-        assert [event["event"] for event in trace.events[1:-1]] == ["nap"]  # nothing of the first try
-    assert engine.load() == (0, 0)
-    assert engine.run(fault("naps", 1)).answered or name in ANSWERS
-    assert engine.load() == (0, 0)
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_that_comes_again_is_told(start: Callable[..., Engine], name: str) -> None:
-    engine = start([("running", name)] * 2)
-    trace = engine.run(fault("naps"))
-    if name not in ANSWERS:
-        assert (trace.status, trace.end["why"]) == ("killed", "parent_died")
-    assert engine.run(fault("naps", 1)).answered or name in ANSWERS
+        assert [event["event"] for event in trace.events[1:-1]] == ["nap"]
 
 
 @pytest.mark.parametrize(
