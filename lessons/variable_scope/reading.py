@@ -3,15 +3,17 @@ variable held, and where TensorFlow refused."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from engine.experiments.variable_scope import Statement, VariableScopeSettings, statements
 from engine.trace import Event, Status, Trace
+from lessons.failure import Failure, cause_of, failure_of
 
 Cause = Literal[
-    "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "other"
+    "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "partitioned", "other"
 ]  # fmt: skip
 
 # Part of a message -> why it was raised (tensorflow/python/ops/variable_scope.py, but for the last).
@@ -23,6 +25,7 @@ CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
     ("should be fully defined", "no_shape"),
     ("must be fully defined", "no_shape"),
     ("an unpartitioned version of the variable was found", "not_partitioned"),
+    ("a partitioned version of the variable was found", "partitioned"),
     ("has no attribute", "no_attribute"),
 )
 
@@ -40,9 +43,35 @@ class Item:
         return str((self.event or {}).get("name") or "")
 
     @property
+    def plain_name(self) -> str:
+        """The full name without the number of the output, which is :0 for a whole variable."""
+        return self.name.removesuffix(":0")
+
+    @property
+    def is_numbered(self) -> bool:
+        """True where the name asked for was taken in the graph, and _1 or the like stands after it."""
+        return bool(re.fullmatch(rf"{self.statement.operation.name}_\d+", self.plain_name.rpartition("/")[2]))
+
+    @property
+    def prefix(self) -> str:
+        """For a block: what get_variable puts before a name in it."""
+        scope = (self.event or {}).get("variable_scope")
+        return f"{scope}/" if scope else ""
+
+    @property
+    def name_scope(self) -> str:
+        """For a block: the name scope in it, without its last /; "" for none, and where there is no graph to ask."""
+        return str((self.event or {}).get("name_scope") or "")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The variables that stand behind the name: a partitioner makes several."""
+        return tuple((self.event or {}).get("parts") or [self.name])
+
+    @property
     def count(self) -> int:
-        """How many variables stand behind the name: a partitioner makes several."""
-        return len((self.event or {}).get("parts") or [self.name])
+        """How many these are."""
+        return len(self.parts)
 
     @property
     def root(self) -> str:
@@ -56,15 +85,11 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, or why a run was stopped. `place` is the operation's, None where it came after all."""
+class OperationFailure(Failure):
+    """`place` is the operation's, None where it came after all."""
 
-    kind: str
-    message: str
     cause: Cause
-    line: int | None
     place: int | None
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -78,7 +103,7 @@ class Reading:
     collections: Mapping[str, tuple[str, ...]]
     devices: tuple[str, ...]
     status: Status
-    failure: Failure | None
+    failure: OperationFailure | None
 
     @property
     def eager(self) -> bool:
@@ -90,11 +115,40 @@ class Reading:
         return tuple(item for item in self.items if item.event and item.statement.operation.makes_variable)
 
     @property
+    def calls(self) -> tuple[Item, ...]:
+        """Those of them that get_variable made or returned."""
+        return tuple(item for item in self.variables if item.statement.operation.kind == "get")
+
+    @property
     def objects(self) -> Mapping[str, tuple[Item, ...]]:
         """The variables that there are, by their first names, each with all that it is called."""
         return {
             item.root: tuple(other for other in self.variables if other.root == item.root) for item in self.variables
         }
+
+    @property
+    def count(self) -> int:
+        """How many variables there are, each part by itself."""
+        return sum(items[0].count for items in self.objects.values())
+
+    @property
+    def scopes(self) -> tuple[Item, ...]:
+        """The variable scopes that were entered; none where this TensorFlow has none."""
+        return tuple(item for item in self.items if item.statement.operation.kind == "scope" and item.prefix)
+
+    def around(self, item: Item) -> tuple[Item, ...]:
+        """The blocks in which an operation stands, the innermost last."""
+        opened: list[Item] = []
+        for other in self.items[: item.statement.number - 1]:
+            opened = opened[: other.statement.depth]
+            if other.statement.operation.is_block:
+                opened.append(other)
+        return tuple(opened[: item.statement.depth])
+
+    def full_name(self, item: Item) -> str:
+        """The name under which get_variable looks for a variable: the prefix and what the call says."""
+        around = [other.prefix for other in self.around(item) if other in self.scopes]
+        return f"{around[-1] if around else ''}{item.statement.operation.name}"
 
     @property
     def written(self) -> str | None:
@@ -133,16 +187,12 @@ def read(trace: Trace) -> Reading:
     )
 
 
-def _failure(trace: Trace, reached: int, all_of_them: int) -> Failure | None:
-    place = reached if reached < all_of_them else None
-    error = trace.error
-    if error is not None:
-        message = str(error["message"])
-        cause: Cause = next((cause for part, cause in CAUSES if part in message), "other")
-        return Failure(error["type"], message, cause, error.get("line"), place, raised=True)
-    if trace.status == "ok":
+def _failure(trace: Trace, reached: int, all_of_them: int) -> OperationFailure | None:
+    found = failure_of(trace)
+    if found is None:
         return None
-    return Failure(trace.status, str(trace.end.get("reason", "")), "other", None, place, raised=False)
+    place = reached if reached < all_of_them else None
+    return OperationFailure(**vars(found), cause=cause_of(found, CAUSES, "other"), place=place)
 
 
 def short(device: str) -> str:
