@@ -103,8 +103,8 @@ class Reading:
 
     @property
     def why_weight(self) -> tuple[Why, ...]:
-        """Why the weights are not those of one device; nothing where they are."""
-        if self.weight_right:
+        """Why the weights are not those of one device, be it only between epochs; nothing where they are."""
+        if self.weight_right and (self.loss_right or self.rule == "averaged"):
             return ()
         uneven = self.uneven
         if self.rule == "averaged" and uneven:
@@ -129,25 +129,38 @@ class Reading:
 def read(trace: Trace) -> Reading:
     """Read a trace of the experiment `fit`, however early it ends."""
     settings: dict[str, Any] = trace.start["settings"]
-    copies = {step: tuple(values) for step, values in _by_step(trace.of("variable")).items()}
-    losses = _by_step(trace.of("loss"))
+    # Weights may be lost in rounding by the end of an epoch; of rules that all fit, the loss tells which it was.
+    fitting = [(rule, epochs) for rule, epochs in _by_rule(trace) if all(map(_fits, epochs))]
+    accounted = [each for each in fitting if all(epoch.why_loss != "unknown" for epoch in each[1])]
+    nothing_known: list[tuple[Rule | None, tuple[Epoch, ...]]] = [(None, tuple(_epochs(trace, None)))]
+    rule, epochs = (*accounted, *fitting, *nothing_known)[0]
+    return Reading(settings, epochs, trace.error, rule)
+
+
+def _by_rule(trace: Trace) -> Iterator[tuple[Rule, tuple[Epoch, ...]]]:
+    """Each rule, and the epochs beside what arithmetic makes of it."""
+    settings = trace.start["settings"]
+    candidates: tuple[tuple[Rule, float], ...] = (("averaged", 1 / settings["replicas"]), ("summed", 1), ("apart", 1))
+    for rule, scale in candidates:
+        yield rule, tuple(_epochs(trace, list(_simulate(settings, scale, summed=rule != "apart"))))
+
+
+def _epochs(trace: Trace, simulated: list[Simulated] | None) -> Iterator[Epoch]:
+    copies, losses = _by_step(trace.of("variable")), _by_step(trace.of("loss"))
     metric = [
         _by_step([event for event in trace.of("metric") if event["variable"] == name]) for name in ("total", "count")
     ]
-    rule, simulated = _rule(settings, copies)
-    epochs = tuple(
-        Epoch(
-            step,
-            copies[step],
-            losses[step][0],
-            *expected,
-            simulated[step - 1] if simulated else None,
-            *(by_step[step][0] for by_step in metric),
-        )
-        for step, expected in enumerate(arithmetic(settings), 1)
-        if step in copies and step in losses
-    )
-    return Reading(settings, epochs, trace.error, rule)
+    for step, expected in enumerate(arithmetic(trace.start["settings"]), 1):
+        if step in copies and step in losses:
+            beside = simulated[step - 1] if simulated else None
+            yield Epoch(
+                step, tuple(copies[step]), losses[step][0], *expected, beside, *(by_step[step][0] for by_step in metric)
+            )
+
+
+def _fits(epoch: Epoch) -> bool:
+    expected = epoch.simulated.copies if epoch.simulated else ()
+    return len(epoch.copies) == len(expected) and all(map(_close, epoch.copies, expected))
 
 
 def arithmetic(settings: dict[str, Any]) -> Iterator[tuple[float, float]]:
@@ -189,7 +202,7 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
         *copies, expected = numbers_apart([*weight.copies, weight.weight_expected])
         copies = copies[:1] if len(set(copies)) == 1 else copies
         head = texts("outcome.weight_wrong", copies=texts.items(copies), expected=expected, epoch=weight.number)
-        why.append(why_weight(reading, texts))
+    why += why_weight(reading, texts)
     if reading.loss_right:
         detail = texts("outcome.loss", loss=number(loss.loss))
     else:
@@ -201,11 +214,11 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
     return Outcome(kind, head, detail, texts.sentences(why))
 
 
-def why_weight(reading: Reading, texts: Texts) -> str:
-    """Why the weights are not those of one device, in a sentence for each reason."""
+def why_weight(reading: Reading, texts: Texts) -> list[str]:
+    """Why the weights are not those of one device, a sentence for each reason."""
     uneven = reading.uneven or ()
     named = {"replicas": reading.settings["replicas"], "shares": _sizes(uneven, texts), "count": sum(map(len, uneven))}
-    return texts.sentences(texts(f"outcome.why.{each}", **named) for each in reading.why_weight)
+    return [texts(f"outcome.why.{each}", **named) for each in reading.why_weight]
 
 
 def why_loss(reading: Reading, epoch: Epoch, texts: Texts) -> str:
@@ -232,16 +245,6 @@ def _why_refused(reading: Reading, texts: Texts) -> str:
 
 def _sizes(shares: Shares, texts: Texts) -> str:
     return texts.list(str(len(share)) for share in shares)
-
-
-def _rule(settings: dict[str, Any], copies: dict[int, tuple[float, ...]]) -> tuple[Rule | None, list[Simulated] | None]:
-    """The rule that accounts for every copy in every epoch, and what is by it; None where there is none."""
-    candidates: tuple[tuple[Rule, float], ...] = (("averaged", 1 / settings["replicas"]), ("summed", 1), ("apart", 1))
-    for rule, scale in candidates:
-        simulated = list(_simulate(settings, scale, summed=rule != "apart"))
-        if all(_all_close(copies[step], simulated[step - 1].copies) for step in copies):
-            return rule, simulated
-    return None, None
 
 
 def _simulate(settings: dict[str, Any], scale: float, *, summed: bool) -> Iterator[Simulated]:
@@ -281,10 +284,6 @@ def _by_step(events: list[Event]) -> dict[int, list[float]]:
     for event in events:
         values.setdefault(event["step"], []).append(float(event["value"]))  # "nan" and "inf" are words in JSON
     return values
-
-
-def _all_close(values: tuple[float, ...], expected: tuple[float, ...]) -> bool:
-    return len(values) == len(expected) and all(map(_close, values, expected))
 
 
 def _close(value: float, expected: float) -> bool:

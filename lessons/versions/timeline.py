@@ -141,7 +141,7 @@ def verdict(point: Point, texts: Texts) -> str:
     if not last.weight_right:
         *copies, expected = numbers_apart([*last.copies, last.weight_expected])
         copies = copies[:1] if len(set(copies)) == 1 else copies
-        why = why_weight(read(point.short), texts)
+        why = texts.sentences(why_weight(read(point.short), texts))
         sentences = [texts("timeline.weight.wrong", copies=texts.list(copies), expected=expected, why=why)]
     if last.loss_right:
         sentences.append(texts("timeline.reported.right"))
