@@ -111,7 +111,8 @@ class Reading:
             return ("uneven" if all(uneven) else "uneven_empty",)
         if self.rule == "summed" and uneven:
             return ("summed", "uneven_summed")
-        return (self.rule or "unknown",)
+        rule: Why = self.rule if self.rule in ("summed", "apart") else "unknown"
+        return (rule,)
 
     @property
     def uneven(self) -> Shares | None:
@@ -176,11 +177,11 @@ def batches(settings: dict[str, Any]) -> list[Shares]:
     (_LegacyRebatchDataset of tf.data, by which a distributed dataset shares a batch)."""
     xs = [float(x) for x in range(1, settings["examples"] + 1)]
     size, replicas = settings["batch_size"], settings["replicas"]
-    shared = []
+    shared: list[Shares] = []
     for batch in (xs[begin : begin + size] for begin in range(0, len(xs), size)):
         share = math.ceil(len(batch) / replicas)
         shared.append(tuple(tuple(batch[share * replica : share * (replica + 1)]) for replica in range(replicas)))
-    return shared * settings["repeats"]
+    return shared * int(settings["repeats"])
 
 
 def outcome(trace: Trace, texts: Texts) -> Outcome:

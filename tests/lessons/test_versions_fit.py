@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -20,11 +20,14 @@ from lessons.versions.fit import batches, read
 Submit = Callable[..., Ticket]
 Run = Callable[..., Trace]
 RECORDINGS = Recordings()
-KERAS_2 = ("2.4.1", {}), ("2.15.1", {}), (None, {"keras": "tf_keras"})
+KERAS_2: tuple[tuple[str | None, dict[str, str]], ...] = ("2.4.1", {}), ("2.15.1", {}), (None, {"keras": "tf_keras"})
 X2 = {count: sum(x * x for x in range(1, count + 1)) for count in range(1, 10)}  # of the first so many examples
 
 
-def fit_trace(*epochs: tuple[list[float | str], float | str], **settings: Any) -> Trace:
+Reported = tuple[Sequence[float | str], float | str]  # copies of the weight, and the loss
+
+
+def fit_trace(*epochs: Reported, **settings: Any) -> Trace:
     """A run that reported these copies of the weight and this loss after each epoch."""
     chosen = FIT.settings.parse({"epochs": len(epochs), **settings}).model_dump(mode="json")
     events: list[Event] = [{"event": "run", "experiment": "fit", "settings": chosen}]
@@ -60,7 +63,7 @@ def test_how_a_batch_is_shared(
 ) -> None:
     """The metric of Keras 2 counts on each replica the examples that it got."""
     settings = {"examples": examples, "batch_size": batch_size, "replicas": replicas, "epochs": 1}
-    assert [tuple(map(len, batch)) for batch in batches(FitSettings(**settings).model_dump())] == shares
+    assert [tuple(map(len, batch)) for batch in batches(FitSettings.parse(settings).model_dump())] == shares
     trace = run_on(None, "fit", keras="tf_keras", **settings)
     counted = [event["value"] for event in trace.of("metric") if event["variable"] == "count"]
     assert counted == [sum(column) for column in zip(*shares, strict=True)]
@@ -134,7 +137,7 @@ def test_a_difference_that_is_said_is_seen() -> None:
     """By the end all are 0 but for the trace's six decimals; the epoch in which they differ is the one that is told."""
     right = [0.85 ** (20 * epoch) for epoch in (1, 2, 3, 4, 5)]
     wrong = [0.7 ** (20 * epoch) for epoch in (1, 2, 3, 4, 5)]
-    epochs = [([round(weight, 6)] * 2, 0.0) for weight in wrong]
+    epochs: list[Reported] = [([round(weight, 6)] * 2, 0.0) for weight in wrong]
     found = outcome_of(fit_trace(*epochs, repeats=20), "en")
     assert [round(weight, 6) for weight in right] == [0.03876, 0.001502, 0.000058, 0.000002, 0]
     assert found.head == "weight 0 after epoch 4, not 2.2569e-06"
