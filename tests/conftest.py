@@ -61,23 +61,22 @@ def weight(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not quick; or put what takes longest first, in groups: the engine's tests, those in a browser
-    (beside whose Playwright no other event loop can be), then the others."""
+    """Leave out what is not quick, where that is asked for; put the groups that take longest first."""
     if config.getoption("quick"):
         left_out = [item for item in items if weight(item)]
         items[:] = [item for item in items if not weight(item)]
         config.hook.pytest_deselected(items=left_out)
         config.stash[LEFT_OUT] = len(left_out)
-        return
-
-    def group(item: pytest.Item) -> str:
-        return ("", item.path.parent.name, "browser")[weight(item)]
-
-    order = {"engine": 0, "browser": 1, "": 3}
-    items.sort(key=lambda item: order.get(group(item), 2))
-    for item in items:
-        if config.pluginmanager.has_plugin("xdist") and group(item):
+    order = {"engine": 0, "browser": 1, "lessons": 2, "pages": 2}
+    items.sort(key=lambda item: order.get(group(item), 3))
+    if config.pluginmanager.has_plugin("xdist"):
+        for item in items:
             item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
+def group(item: pytest.Item) -> str:
+    """What is in one process: the quick tests of a file, those of a folder that start TensorFlow, all in a browser."""
+    return (item.path.stem, item.path.parent.name, "browser")[weight(item)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -88,7 +87,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """What one of xdist's processes has said when it ended, in the one that reports."""
-    node.config.stash[LEFT_OUT] = node.workeroutput["left out"]
+    if hasattr(node, "workeroutput"):  # it came to its end
+        node.config.stash[LEFT_OUT] = node.workeroutput["left out"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

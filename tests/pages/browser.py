@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[2]
 QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 # The first is the newest: a figure that is being replaced may stay for a moment.
 FIGURE = ".st-key-figure-now"
-FIRST_RUN = 90_000  # ms: TensorFlow may still have to be imported
-TOGGLED = 15_000
-# A loaded machine takes its time; what is there sooner is not waited for any longer.
-expect.set_options(timeout=30_000)
+# ms. A busy machine takes its time; what is there sooner is not waited for any longer.
+FIRST_RUN = 180_000  # TensorFlow may still have to be imported
+TOGGLED = 60_000
+expect.set_options(timeout=TOGGLED)
 
 
 def chromium_path() -> str | None:
@@ -175,6 +175,7 @@ class visitor:  # noqa: N801  used as a function
 
     def __init__(self, chromium: Browser, locale: str = "en-US", width: int = 1366, height: int = 768) -> None:
         self.context: BrowserContext = chromium.new_context(locale=locale, viewport={"width": width, "height": height})
+        self.context.set_default_timeout(TOGGLED)
 
     def __enter__(self) -> Page:
         return self.context.new_page()
