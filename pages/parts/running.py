@@ -38,9 +38,7 @@ class Shown:
     recording: Provenance | None = None
 
 
-def run(
-    engine: Engine, request: Request, app_texts: Texts, during: Callable[[Trace], None] | None = None
-) -> Shown | None:
+def run(engine: Engine, request: Request, texts: Texts, during: Callable[[Trace], None] | None = None) -> Shown | None:
     """Run and wait; or, where that version is not installed, take its recording. None where it was told why neither
     can be. `during` is called with what the run has said so far, whenever there is more of it, but not too often.
 
@@ -48,17 +46,17 @@ def run(
     """
     try:
         ticket = engine.submit(request, session())
-    except RuntimeMissingError as error:
+    except RuntimeMissingError:
         recorded = _recorded(request, shared_recordings())
         if recorded is None:
-            st.info(_missing(request, error, app_texts), icon=":material/download:")
+            st.info(_missing(request, texts), icon=":material/download:")
         return recorded
     except (SettingsError, CannotRunError) as error:
-        _refuse(error, request, app_texts)
+        _refuse(error, request, texts)
         return None
     except EngineBusyError:
-        st.warning(app_texts("run.busy"), icon=":material/hourglass_disabled:")
-        st.button(app_texts("run.again"))
+        st.warning(texts("run.busy"), icon=":material/hourglass_disabled:")
+        st.button(texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
     drawn, events = begun, 1  # the `run` event is nothing to draw
@@ -73,7 +71,7 @@ def run(
                     during(trace)
                     drawn, events = time.monotonic(), len(trace.events)
             else:
-                _say(holder, engine, ticket, request, app_texts)
+                _say(holder, engine, ticket, request, texts)
         holder.empty()
     finally:
         if not ticket.done:
@@ -146,34 +144,33 @@ def _recorded(request: Request, recordings: Recordings) -> Shown | None:
     return Shown(recording.trace, recording.program, recording=recording.provenance)
 
 
-def _missing(request: Request, error: RuntimeMissingError, app_texts: Texts) -> str:
+def _missing(request: Request, texts: Texts) -> str:
     if request.tensorflow is None:
-        return app_texts("run.missing", reason=str(error))
+        return texts("run.none_installed")
     name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
     command = how_to_get(request.tensorflow, request.keras)
-    if not command:
-        return app_texts("run.missing", reason=str(error))
-    return app_texts("run.no_recording", version=name, command=command)
+    return texts("run.no_recording" if command else "run.not_installable", version=name, command=command)
 
 
-def _refuse(error: SettingsError | CannotRunError, request: Request, app_texts: Texts) -> None:
+def _refuse(error: SettingsError | CannotRunError, request: Request, texts: Texts) -> None:
     if isinstance(error, CannotRunError):
-        st.error(app_texts("page.not_run", problem=str(error)), icon=":material/error:")
+        key = "run.cannot" if error.able else "run.cannot_here"
+        st.error(texts(key, version=error.runtime, able=texts.items(error.able)), icon=":material/error:")
         return
     for problem in error.problems:
-        said = problem_text(problem, type(request.settings), app_texts)
-        st.error(app_texts("page.not_run", problem=said), icon=":material/error:")
+        said = problem_text(problem, type(request.settings), texts)
+        st.error(texts("page.not_run", problem=said), icon=":material/error:")
 
 
-def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> None:
+def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, texts: Texts) -> None:
     """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
         version = engine.runtime(request.tensorflow, request.keras).versions.tensorflow
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
-        holder.progress(state.progress, app_texts("run.starting", version=version, percent=percent, seconds=seconds))
+        holder.progress(state.progress, texts("run.starting", version=version, percent=percent, seconds=seconds))
     elif place:
-        holder.info(app_texts("run.queued", place=place), icon=":material/hourglass_top:")
+        holder.info(texts("run.queued", place=place), icon=":material/hourglass_top:")
     else:
-        holder.info(app_texts("run.running"), icon=":material/play_circle:")
+        holder.info(texts("run.running"), icon=":material/play_circle:")
