@@ -54,8 +54,9 @@ def run(engine: Engine, request: Request, texts: Texts, during: Callable[[Trace]
     except (SettingsError, CannotRunError) as error:
         _refuse(error, request, texts)
         return None
-    except EngineBusyError:
-        st.warning(texts("run.busy"), icon=":material/hourglass_disabled:")
+    except EngineBusyError as error:
+        busy = "run.busy_session" if error.of_session else "run.busy"
+        st.warning(texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
         st.button(texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
@@ -163,7 +164,7 @@ def _refuse(error: SettingsError | CannotRunError, request: Request, texts: Text
 
 
 def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, texts: Texts) -> None:
-    """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
+    """Where the run is: TensorFlow is being imported, others are before it, there is no memory, or it is under way."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
@@ -171,6 +172,7 @@ def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Reques
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
         holder.progress(state.progress, texts("run.starting", version=version, percent=percent, seconds=seconds))
     elif place:
-        holder.info(texts("run.queued", place=place), icon=":material/hourglass_top:")
+        queued = "run.no_memory" if ticket.waits_for == "memory" else "run.queued"
+        holder.info(texts(queued, place=place), icon=":material/hourglass_top:")
     else:
         holder.info(texts("run.running"), icon=":material/play_circle:")

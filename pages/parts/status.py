@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.engine import IDLE_SECONDS, MAX_PARENTS, Engine, ParentState
+from engine.engine import Engine, ParentState
 from engine.experiments import EXPERIMENTS
 from engine.runtimes import Entry, catalogue_state
 from lessons.language import Texts
@@ -37,7 +37,7 @@ def _live(engine: Engine, texts: Texts) -> None:
         st.metric(texts("status.slots"), engine.slots, border=True)
         st.metric(texts("status.total"), total, border=True)
     st.subheader(texts("status.parents"), anchor=False)
-    st.markdown(texts("status.parents_about", minutes=f"{IDLE_SECONDS / 60:.0f}", most=MAX_PARENTS))
+    st.markdown(texts("status.parents_about", minutes=f"{engine.limits.idle / 60:.0f}", most=engine.limits.parents))
     if parents:
         st.table(_parents(parents, texts), border="horizontal", alt=texts("status.parents"))
     else:

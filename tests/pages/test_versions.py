@@ -219,7 +219,10 @@ def test_one_choice() -> None:
     assert "step" not in test.query_params
     found = rows(test)
     assert len(found) > 8
-    assert "wrong weight 0.8574, 0.4219" in next(row for row in found if "3.4.1" in row["Keras"])["Outcome"]
+    assert (
+        "weight 0.8574, 0.4219 after epoch 3, not 0.6141"
+        in next(row for row in found if "3.4.1" in row["Keras"])["Outcome"]
+    )
     test.slider(key="epochs").set_value(1).run()
     assert test.query_params["epochs"] == "1"
     test.segmented_control(key="choice-experiment").set_value("aggregation").run()
@@ -260,7 +263,7 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
     test = app("pages/versions.py", view="timeline")
     assert "0.8574" in drawn(test, "timeline")
     assert "3.4.1" in texts(test)
-    assert "replica 0’s alone" in texts(test)
+    assert "replica 0’s share alone" in texts(test)
 
 
 def test_status(alone: Engine) -> None:
