@@ -61,8 +61,9 @@ def run(
     except (SettingsError, CannotRunError) as error:
         _refuse(error, request, app_texts)
         return None
-    except EngineBusyError:
-        st.warning(app_texts("run.busy"), icon=":material/hourglass_disabled:")
+    except EngineBusyError as error:
+        busy = "run.busy_session" if error.of_session else "run.busy"
+        st.warning(app_texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
         st.button(app_texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
@@ -189,8 +190,8 @@ def yield_to_newer_choice() -> None:
 
 
 def _notice(engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> tuple[str, str, float | None]:
-    """Where the run is: TensorFlow is being imported (with how much of that is done), others are before it, or it is
-    under way. Text, icon, progress."""
+    """Where the run is: TensorFlow is being imported (with how much of that is done), others are before it, there is no
+    memory, or it is under way. Text, icon, progress."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
@@ -199,5 +200,6 @@ def _notice(engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) 
         text = app_texts("run.starting", version=version, percent=percent, seconds=seconds)
         return text, "", percent / 100
     if place:
-        return app_texts("run.queued", place=place), ":material/hourglass_top:", None
+        queued = "run.no_memory" if ticket.waits_for == "memory" else "run.queued"
+        return app_texts(queued, place=place), ":material/hourglass_top:", None
     return app_texts("run.running"), ":material/play_circle:", None
