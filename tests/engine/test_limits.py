@@ -33,7 +33,7 @@ def machine(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-        pytest.param({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "3200000 100000\n"}, 8, id="beyond"),
+# ------------------------------------------------------------------------------------------------ what the machine has
 
 
 @pytest.mark.parametrize(
