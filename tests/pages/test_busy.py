@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.engine import Engine
+from engine.request import Request
+from engine.warm import WarmState
+from lessons.language import SHARED, Language, Texts
 from pages.parts import engine as shared
+from pages.parts import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,22 +28,6 @@ def test_a_limit_that_is_none_is_told_to_whoever_opens_the_app(monkeypatch: pyte
     assert error.value == r"REPLICA\_LAB\_SLOTS: 'many' was given; allowed: a whole number from 1 to 1024"
 
 
-def waiting(waits_for: str, language: str) -> None:
-    """The wait of a run that has two others before it."""
-    from types import SimpleNamespace  # noqa: PLC0415
-
-    import streamlit as st  # noqa: PLC0415
-
-    from engine.request import Request  # noqa: PLC0415
-    from engine.warm import WarmState  # noqa: PLC0415
-    from lessons.language import SHARED, Texts  # noqa: PLC0415
-    from pages.parts import running  # noqa: PLC0415
-
-    engine, ticket = SimpleNamespace(state=lambda *_: WarmState("ready")), SimpleNamespace(place=2, waits_for=waits_for)
-    request, app_texts = Request.of("aggregation", {}), Texts(SHARED, language)
-    running._say(st.empty(), engine, ticket, request, app_texts)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("waits_for", "language", "text"),
     [
@@ -46,7 +36,9 @@ def waiting(waits_for: str, language: str) -> None:
         ("memory", "zh", "正在等待内存：正在进行的运行占满了服务器可用的内存。前面还有 2 个。"),
     ],
 )
-def test_a_run_that_waits_says_for_what(waits_for: str, language: str, text: str) -> None:
-    test = AppTest.from_function(waiting, args=(waits_for, language)).run()
-    assert not test.exception
-    assert [info.value for info in test.info] == [text]
+def test_a_run_that_waits_says_for_what(waits_for: str, language: Language, text: str) -> None:
+    """A run that has two others before it."""
+    engine: Any = SimpleNamespace(state=lambda *_: WarmState("ready"))
+    ticket: Any = SimpleNamespace(place=2, waits_for=waits_for)
+    said, _, _ = running._notice(engine, ticket, Request.of("aggregation", {}), Texts(SHARED, language))
+    assert said == text
