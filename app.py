@@ -3,8 +3,8 @@
 import streamlit as st
 
 from engine.settings import SettingsError
-from pages.parts.cells import plain
 from pages.parts.engine import shared_engine
+from pages.parts.markdown import plain
 from pages.parts.shell import ICON, choose_language, mark_as_opened, navigation, style
 
 st.set_page_config(page_title="Replica Lab", page_icon=str(ICON), layout="wide")
