@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from engine.engine import Engine
 from engine.experiments.aggregation import AGGREGATION
 from engine.recordings import Recordings
-from engine.runtimes import find_runtimes
+from engine.runtimes import Runtime
 from lessons.language import LANGUAGES
 from pages.parts import engine as shared
 from tests.pages.test_app import app, copies, drawn
@@ -20,10 +20,9 @@ MISSING = ("2.4.1", "2.5.0", "2.15.1")
 
 
 @pytest.fixture(scope="module")
-def alone() -> Iterator[Engine]:
+def alone(tensorflow: Runtime) -> Iterator[Engine]:
     """An engine as on a fresh clone: nothing but the app's own TensorFlow."""
-    own = next(iter(find_runtimes().values()))
-    with Engine({own.name: own}) as engine:
+    with Engine({tensorflow.name: tensorflow}) as engine:
         engine.warm_up()
         yield engine
 
