@@ -300,6 +300,7 @@ GRID: list[dict[str, Any]] = [
     *({"model": "sequential_deferred", "optimizer": "sgd", "mode": mode} for mode in ("eager", "function")),
     {"optimizer": "sgd", "optimizer_scope": "out"},
     {"loss": "mean_absolute_error"},
+    {"loss": "mean_absolute_error", "step": "direct", "apply_scope": "out"},
     {"model": "subclassed", "optimizer": "adam", "mode": "function", "optimizer_build": "yes"},
     {"model": "sequential_deferred", "mode": "function", "step": "direct"},
 ]
