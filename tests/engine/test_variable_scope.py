@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
 from engine.experiments.variable_scope import ARTICLE, OPTIONS, Operation, VariableScopeSettings
-from engine.program import Versions, render
+from engine.job import Ticket
+from engine.program import render
 from engine.settings import SettingsError
 from engine.trace import Trace
+from engine.versions import Versions
 
 Run = Callable[..., Trace]
 Submit = Callable[..., Ticket]
@@ -382,7 +384,7 @@ def test_tensorflow_2_by_itself_has_name_scopes_and_variables(run_on: Run) -> No
         ("scope:s,make:v", "as word 2, in place of 'make:v': one of scope,"),
         (
             "scope:x",
-            "as word 1, in place of 'scope:x': scope:NAME, the name one of my_variable_scope, s, t, n, or with @",
+            "as word 1, in place of 'scope:x': scope:NAME or scope:@NAME, the name one of my_variable_scope, s, t, n",
         ),
         ("get:s", "get:NAME, the name one of var1, var2, v, w"),
         ("get", "get:NAME"),

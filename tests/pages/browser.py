@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
 import urllib.error
 import urllib.request
@@ -103,34 +102,6 @@ def descendants(server: Server) -> list[int]:
                 found += started
                 todo += started
     return found
-
-
-class Held:
-    """A virtual environment with all that this one has, in which an import of TensorFlow waits for a word."""
-
-    def __init__(self, folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        (packages,) = folder.glob("lib/python3*/site-packages")
-        (packages / "waits.py").write_text(WAITS.format(word=str(folder / "word")))
-        (packages / "all.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport waits\n")
-        self.python = folder / "bin" / "python"
-        self._word = folder / "word"
-
-    def release(self) -> None:
-        """Let what waits, and whatever comes after it, go on."""
-        self._word.touch()
-
-
-WAITS = """
-import os, sys, time
-
-class Waits:
-    def find_spec(self, name, path=None, target=None):
-        while name == "tensorflow" and not os.path.exists({word!r}):
-            time.sleep(0.01)
-
-sys.meta_path.insert(0, Waits())
-"""
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from engine.engine import Engine
 from engine.runtimes import Runtime
 from pages.parts import engine as shared
 from tests.engine.processes import alive, until
-from tests.pages.browser import Held, Server, browser, chromium_path, descendants, serving, visitor
+from tests.pages.browser import Server, browser, chromium_path, descendants, serving, visitor
+from tests.pages.held_import import HeldImport, held_import
 
 
 def pages_get(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
@@ -55,9 +56,9 @@ def address(server: Server) -> str:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Held:
+def held(tmp_path: Path) -> HeldImport:
     """A Python for a server of the test's own, which imports TensorFlow when it is told to."""
-    return Held(tmp_path / "held")
+    return held_import(tmp_path)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.pages.browser import (
     FIGURE,
     FIRST_RUN,
     ROOT,
-    Held,
     descendants,
     figure_texts,
     fits_every_window,
@@ -27,6 +26,7 @@ from tests.pages.browser import (
     shows,
     visitor,
 )
+from tests.pages.held_import import HeldImport
 
 CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]+$")
 
@@ -34,7 +34,7 @@ CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]
 # ------------------------------------------------------------------------------------------------ the first visit
 
 
-def test_the_first_visitors_after_a_start_may_come_by_lessons_links(chromium: Browser, held: Held) -> None:
+def test_the_first_visitors_after_a_start_may_come_by_lessons_links(chromium: Browser, held: HeldImport) -> None:
     """Two at once: with app.py around each page, with its query, and with progress while TensorFlow is imported."""
     with serving(held.python) as server, visitor(chromium) as one, visitor(chromium, locale="zh-CN") as other:
         one.goto(f"{server.address}/aggregation?aggregation=SUM&replicas=3", wait_until="commit")
@@ -43,7 +43,7 @@ def test_the_first_visitors_after_a_start_may_come_by_lessons_links(chromium: Br
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             expect(page.get_by_role("radio", name="中文")).to_be_visible()
             expect(page.get_by_role("progressbar")).to_be_visible()
-        held.release()
+        held.let_go()
         shows(one, "1.6", "1.6", "1.6", timeout=FIRST_RUN)
         shows(other, "1.15", "1.15", timeout=FIRST_RUN)
         assert query(one) == "?aggregation=SUM&replicas=3"
@@ -51,7 +51,7 @@ def test_the_first_visitors_after_a_start_may_come_by_lessons_links(chromium: Br
         expect(other.get_by_role("link", name="首页").first).to_be_visible()
 
 
-def test_any_page_may_be_the_first_after_a_start(chromium: Browser, held: Held, sample: Sample) -> None:
+def test_any_page_may_be_the_first_after_a_start(chromium: Browser, held: HeldImport, sample: Sample) -> None:
     """It has app.py around it, and is there before TensorFlow is."""
     for file in sample(sorted((ROOT / "pages").glob("*.py")), 1 / 4):
         path = "" if file.stem == "home" else file.stem
@@ -268,7 +268,7 @@ def test_text_in_the_figure_does_not_overlap(chromium: Browser, address: str) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_is_left_when_the_app_stops(chromium: Browser, held: Held, number: signal.Signals) -> None:
+def test_no_process_is_left_when_the_app_stops(chromium: Browser, held: HeldImport, number: signal.Signals) -> None:
     """By Ctrl-C, by kill, and by kill -9, while TensorFlow is imported. (Others: `server`, and tests/engine.)"""
     server = serve(held.python)
     with visitor(chromium) as page:
