@@ -17,13 +17,14 @@ from engine.experiments.sync_replicas import DECAY, GROUPS
 from engine.trace import Event, Status, Trace
 from lessons.sync_replicas.fates import Fate, fates
 
-# "right": training ended, and global_step is the number of updates of each variable. "miscounted": it is another.
+# "right": training ended, and global_step is the number of updates of each variable; of several step variables each is
+# that of its own. "miscounted": it is another.
 # "deadlock": nothing moved any more. "raised": TensorFlow's own error. "stopped": the run gave no answer.
 Outcome = Literal["running", "right", "miscounted", "deadlock", "raised", "stopped"]
 Cause = Literal["no_global_step", "too_few_tokens", "other"]
-# Why nothing moved: nobody takes what is there (the chief is dead, or has no hook); not enough can come, as a worker is
-# dead; each worker waits for a token that another has; or none of these.
-Lock = Literal["chief_dead", "no_hook", "first_hook_only", "worker_dead", "crossed", "other"]
+# Why nothing moved: nobody takes what is there (the chief is dead, or has no hook); not enough can come (there are no
+# first tokens and too few workers, or a worker is dead); each worker waits for a token that another has; or another.
+Lock = Literal["chief_dead", "no_hook", "first_hook_only", "no_first_tokens", "worker_dead", "crossed", "other"]
 
 CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
     ("Global step is required to check staleness", "no_global_step"),
@@ -93,7 +94,7 @@ class Look:
     """What one task saw on the parameter server at second `t`; None for what it did not look at."""
 
     t: float
-    step: int | None = None
+    steps: dict[str, int] | None = None
     tokens: int | None = None
     weights: dict[str, float] | None = None
 
@@ -118,13 +119,13 @@ class Deadlock:
 
 @dataclass(frozen=True)
 class Failure:
-    """What TensorFlow raised, or why the run was stopped: then `kind` is its status."""
+    """What TensorFlow raised, and in which tasks, or why the run was stopped: then `kind` is its status."""
 
     kind: str
     message: str
     cause: Cause
     line: int | None
-    task: str
+    tasks: tuple[str, ...]
     raised: bool
 
 
@@ -145,6 +146,7 @@ class Reading:
     began: float | None
     seconds: float
     up: int
+    tokens_of_step_0: int
 
     # ---- what was chosen ----
 
@@ -193,9 +195,17 @@ class Reading:
         count = Counter(average.variable for average in self.averages if average.t <= t)
         return {variable: count[variable] for variable in self.variables}
 
+    def steps(self, t: float = float("inf")) -> dict[str, int]:
+        """What each step variable has come to by then: global_step, and the others where each optimizer has its own."""
+        found: dict[str, int] = {}
+        for look in self.looks:
+            if look.steps is not None and look.t <= t:
+                found |= {name: max(found.get(name, 0), step) for name, step in look.steps.items()}
+        return found or {"global_step": 0}
+
     def global_step(self, t: float = float("inf")) -> int:
         """What global_step has come to by then; of several step variables the smallest."""
-        return max((look.step for look in self.looks if look.step is not None and look.t <= t), default=0)
+        return min(self.steps(t).values())
 
     def tokens(self, t: float) -> int:
         """How many tokens lay in the queue when it was last looked at."""
@@ -209,9 +219,12 @@ class Reading:
 
     @cached_property
     def first_tokens(self) -> int:
-        """How many tokens there were before any worker began."""
+        """How many tokens there were before the first update: they carry step 0, those of an update at least 1.
+
+        What the watch saw before any worker began, or what was taken since, if that is more: it looks now and then."""
         until = self.began if self.began is not None else float("inf")
-        return max((look.tokens for look in self.looks if look.tokens is not None and look.t <= until), default=0)
+        seen = max((look.tokens for look in self.looks if look.tokens is not None and look.t <= until), default=0)
+        return max(seen, self.tokens_of_step_0)
 
     def dropped(self, t: float) -> int:
         """How many pushes were certainly lost by then."""
@@ -229,8 +242,9 @@ class Reading:
 
     @cached_property
     def counted_right(self) -> bool:
-        """True where global_step is the number of updates of every variable."""
-        return set(self.updates().values()) == {self.global_step()}
+        """True where global_step, or each variable's own step, is the number of its updates."""
+        updates, steps = [*self.updates().values()], [*self.steps().values()]
+        return updates == (steps if len(steps) == len(updates) else steps * len(updates))
 
     @property
     def outcome(self) -> Outcome:
@@ -260,6 +274,9 @@ class Reading:
             return "first_hook_only"
         if any(worker.chief for worker in self.dead):
             return "chief_dead"
+        # Without first tokens each worker pushes once before the first average.
+        if self.settings["tokens"] == "zero" and len(self.workers) < self.needed:
+            return "no_first_tokens"
         if self.dead:
             return "worker_dead"
         return "crossed" if self.optimizers > 1 else "other"
@@ -279,6 +296,11 @@ class Reading:
             weight -= self.rate(variable) * velocity
             average = DECAY * average + (1 - DECAY) * weight
         return weight, average
+
+    @cached_property
+    def own_averages(self) -> bool:
+        """True where every moving average was moved once an update of its variable; also where there are none."""
+        return all(close(value, self.averaged(variable)) for variable, value in self.moving_averages.items())
 
     @cached_property
     def own_rates(self) -> bool:
@@ -331,6 +353,7 @@ def read(trace: Trace) -> Reading:
         began=min(steps, default=None),
         seconds=max((float(event["t"]) for event in events), default=0.0),
         up=sum(event["event"] == "server" for event in events),
+        tokens_of_step_0=sum(event["event"] == "token" and event["value"] == 0 for event in events),
     )
 
 
@@ -409,7 +432,7 @@ def _looks(events: Sequence[Event]) -> list[Look]:
     return [
         Look(
             event["t"],
-            min(event["steps"].values()) if "steps" in event else None,
+            event.get("steps"),
             event.get("tokens"),
             event.get("weights"),
         )
@@ -453,13 +476,13 @@ def _deadlock(events: Sequence[Event]) -> Deadlock | None:
 
 def _failure(events: Sequence[Event], trace: Trace) -> Failure | None:
     status = trace.end.get("status", "running")
-    error = next((event for event in events if event["event"] == "error"), None)
-    if error is not None:
-        cause: Cause = next((cause for part, cause in CAUSES if part in error["message"]), "other")
-        return Failure(
-            error["type"], error["message"], cause, error.get("line"), str(error.get("task", "")), raised=True
-        )
+    errors = [event for event in events if event["event"] == "error"]
+    if errors:
+        first = errors[0]
+        cause: Cause = next((cause for part, cause in CAUSES if part in first["message"]), "other")
+        tasks = tuple(sorted({str(error["task"]) for error in errors if error["message"] == first["message"]}))
+        return Failure(first["type"], first["message"], cause, first.get("line"), tasks, raised=True)
     if status in ("ok", "running"):
         return None
     reason = str(trace.end.get("reason", ""))
-    return Failure(str(status), reason, "other", None, "", raised=False)
+    return Failure(str(status), reason, "other", None, (), raised=False)

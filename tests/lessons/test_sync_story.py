@@ -25,24 +25,24 @@ def story(run: Trace, language: Language = "en") -> str:
 
 def test_pushed_taken_and_dropped_add_up() -> None:
     said = story(wasted_round().end())
-    assert "2 workers pushed 6 gradients; 2 averages took 4 of them" in said
-    assert "Dropped without a word: 2 (worker:0 1 and worker:1 1)" in said
-    assert "The first tokens (2) carry step 0" in said
+    assert "2 workers pushed 6 gradients and 2 averages took 4 of them" in said
+    assert "2 gradients were dropped, and no error says so: 1 from worker:0 and 1 from worker:1." in said
+    assert "The first 2 tokens carry step 0" in said
     assert "Smallest change" not in said
 
 
 def test_in_step_nothing_is_dropped() -> None:
     said = story(in_step(3).end())
-    assert "3 averages took 6 of them" in said
-    assert "Dropped" not in said
-    assert "global_step is 3, as many as there were updates." in said
+    assert "2 workers pushed 6 gradients and 3 averages took all of them" in said
+    assert "dropped" not in said
+    assert "global_step is 3: one for each update." in said
     assert "num_tokens=0" in said
 
 
 def test_a_step_that_is_shared_counts_every_optimizer() -> None:
     said = story(miscounted().end())
-    assert "global_step is 2, but each of `conv` and `fc_w` had only 1 updates" in said
-    assert "`conv` (rate 0.1) 0.15 and `fc_w` (rate 1) 1.5" in said
+    assert "global_step is 2, but `conv` and `fc_w` had 1 update each" in said
+    assert "`conv` (rate 0.1) is 0.15 and `fc_w` (rate 1) is 1.5" in said
     assert said.endswith("Smallest change: `global_step=composite`.")
 
 
@@ -54,16 +54,16 @@ def test_a_composite_moves_each_variable_by_its_own_rate() -> None:
     for worker in (0, 1):
         script.token(worker, 0).after(worker, 1, conv=0.15, fc_w=1.5)
     said = story(script.end())
-    assert "global_step is 1, and each of `conv` and `fc_w` had 1 updates" in said
+    assert "global_step is 1, and `conv` and `fc_w` had 1 update each" in said
     assert "Each variable is where its own learning rate takes it" in said
 
 
 def test_a_deadlock_says_who_waits_for_what_and_why() -> None:
     said = story(crossed().end())
     assert "nothing moved for" in said
-    assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in said
-    assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in said
-    assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in said
+    assert "worker:0 has the token for `conv` and still waits for the token for `fc_w`." in said
+    assert "worker:1 has the token for `fc_w` and still waits for the token for `conv`." in said
+    assert "The accumulators of `conv` and `fc_w` hold 1 each of the 2 gradients that an average takes." in said
     assert "all of them come from one queue" in said
     assert said.endswith("Smallest change: `global_step=composite`.")
 
@@ -80,15 +80,21 @@ def test_a_slow_worker_is_told_by_its_gradients() -> None:
     script.push(0, 0).push(1, 0).average((0, 1), (1, 1)).token(0, 1).token(1, 1).step(0, 1)
     script.push(0, 1).push(1, 1).average((0, 2), (1, 2)).push(2, 0).token(2, 2).step(2).push(2, 1).state(2)
     said = story(script.end())
-    assert "All 2 gradients of worker:2 came too late" in said
+    assert "2 gradients of worker:2 were dropped" in said
+    assert "Not one gradient of worker:2 was in time" in said
 
 
 def test_errors_are_explained() -> None:
     said = story(RUNS["article"])
-    assert "`ValueError` in line 260" in said
+    assert said.startswith(
+        "worker:0 and worker:1 raised `ValueError` in line 260 of the program, before the first step."
+    )
     assert "got no `global_step`" in said
     assert said.endswith("Smallest change: `global_step=composite`.")
-    assert "`num_tokens` must be at least" in story(RUNS["too_few"])
+    too_few = story(RUNS["too_few"])
+    assert too_few.startswith("worker:0 raised `ValueError`")  # the chief: no other puts in tokens
+    assert "from each of `total_num_replicas=2` replicas" in too_few
+    assert "an average takes 3: one first token is missing." in too_few
     assert "TensorFlow's own words: `something 'else'`" in story(RUNS["other"])
     assert NO_GLOBAL_STEP not in said  # the page shows TensorFlow's words beneath
 
@@ -105,8 +111,17 @@ def test_every_story_is_complete(run: Trace, language: Language) -> None:
 def test_every_outcome_reason_and_cause_has_a_text() -> None:
     for language in LANGUAGES:
         texts = Texts(FOLDER, language)
-        assert all(texts(f"story.deadlock.why.{lock}") for lock in get_args(Lock))
-        assert all(texts(f"story.error.{cause}", message="?") for cause in get_args(Cause))
+        values: dict[str, object] = {
+            "count": 2,
+            "dead": "?",
+            "left": 1,
+            "workers": "?",
+            "replicas": 2,
+            "needed": 2,
+            "message": "?",
+        }
+        assert all(texts(f"story.deadlock.why.{lock}", **values) for lock in get_args(Lock))
+        assert all(texts(f"story.error.{cause}", **values) for cause in get_args(Cause))
     outcomes = {key.split(".")[2] for key in loaded(FOLDER, "en") if key.startswith("figure.outcome.")}
     assert set(get_args(Outcome)) - {"stopped"} <= outcomes
 
