@@ -38,7 +38,7 @@ from lessons.player import (
     note,
     rectangles,
 )
-from lessons.sync_replicas.reading import Push, Reading, Step, Worker
+from lessons.sync_replicas.reading import Push, Reading, Step, Worker, in_short
 
 COMPUTES: Final = BLUE
 WAITS: Final = DRIFTED
@@ -95,22 +95,16 @@ def alternative(reading: Reading, texts: Texts) -> str:
 def _counted(reading: Reading, texts: Texts) -> str:
     return texts(
         "alternative.counters" if reading.sync else "alternative.applied",
-        updates=_numbers(reading.updates()),
-        step=_numbers(reading.steps()),
+        updates=in_short(reading.updates()),
+        step=in_short(reading.steps()),
         pushed=len(reading.pushes),
         dropped=reading.fates["dropped"],
     )
 
 
-def _numbers(counts: dict[str, int]) -> str:
-    """What each variable has had, or each step variable is: one number where they are equal."""
-    values = [str(count) for count in counts.values()]
-    return values[0] if len(set(values)) == 1 else "/".join(values)
-
-
 def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
     """What came of the run, and what there is to say of it, a short line each."""
-    outcome, updates, comma = reading.outcome, _numbers(reading.updates()), texts("language.between_items")
+    outcome, updates, comma = reading.outcome, in_short(reading.updates()), texts("language.between_items")
     most = max(reading.updates().values())  # that this noun is of
     if outcome == "running":
         return texts("figure.outcome.running"), []
@@ -127,8 +121,8 @@ def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
         return f"✕ {reading.failure.kind}", [texts("figure.outcome.raised", line=reading.failure.line or "?")]
     if outcome == "stopped":
         assert reading.failure is not None
-        return f"✕ {texts(f'status.{reading.failure.kind}')}", []
-    head = texts(f"figure.outcome.{outcome}", count=most, updates=updates, step=_numbers(reading.steps()))
+        return f"✕ {texts(f'ended.{reading.failure.kind}')}", []
+    head = texts(f"figure.outcome.{outcome}", count=most, updates=updates, step=in_short(reading.steps()))
     if not reading.sync:
         return head, [texts("figure.outcome.asynchronous")]
     fates = reading.fates
@@ -445,10 +439,10 @@ class _Drawing:
         """Text on coloured ground: the counters and the banner."""
         points, reading = Points(), self.reading
         updates = reading.updates(t)
-        step = _numbers(reading.steps(self._seen(t)))
+        step = in_short(reading.steps(self._seen(t)))
         pushed = sum(push.t <= t for push in reading.pushes)
-        values = [_numbers(updates), step, str(pushed), str(reading.dropped(t))]
-        wrong = step != _numbers(updates) and reading.outcome == "miscounted"
+        values = [in_short(updates), step, str(pushed), str(reading.dropped(t))]
+        wrong = step != in_short(updates) and reading.outcome == "miscounted"
         inks = [LIGHT, "#FFC24D" if wrong else LIGHT, LIGHT, LIGHT]
         for place, (value, ink) in enumerate(zip(values, inks, strict=True)):
             points.add((place + 0.5) / 4, 36, f"<b>{value}</b>", anchor="middle center", ink=ink, pixels=20)

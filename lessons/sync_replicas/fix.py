@@ -18,8 +18,8 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
     too often, what mends that."""
     settings = reading.settings
     if reading.outcome == "right":
-        change = _improvement(reading)
-        return _words(change) if change and goes_right({**settings, **change}) else None
+        better = _improvement(reading)
+        return _words(better) if better and goes_right({**settings, **better}) else None
     if reading.outcome in ("running", "stopped") or (reading.failure and reading.failure.cause == "other"):
         return None
     change = smallest_change(settings)

@@ -8,13 +8,14 @@ is taken from `t`, the clock that all tasks share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
 from engine.experiments.sync_replicas import DECAY, GROUPS
 from engine.trace import Event, Status, Trace
+from lessons.failure import Failure, cause_of, failure_of
 from lessons.sync_replicas.fates import Fate, fates
 
 # "right": training ended, and global_step is the number of updates of each variable; of several step variables each is
@@ -118,15 +119,11 @@ class Deadlock:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, and in which tasks, or why the run was stopped: then `kind` is its status."""
+class CausedFailure(Failure):
+    """Why TensorFlow raised it, and in which tasks."""
 
-    kind: str
-    message: str
     cause: Cause
-    line: int | None
     tasks: tuple[str, ...]
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ class Reading:
     weights: dict[str, float]
     moving_averages: dict[str, float]
     deadlock: Deadlock | None
-    failure: Failure | None
+    failure: CausedFailure | None
     status: Status | Literal["running"]
     began: float | None
     seconds: float
@@ -314,6 +311,12 @@ class Reading:
         return {worker.name: count[worker.name] for worker in self.workers if count[worker.name]}
 
 
+def in_short(counts: Mapping[str, int]) -> str:
+    """What each variable has had, or each step variable is: "6", or "6/5" where they differ."""
+    values = [str(count) for count in counts.values()]
+    return values[0] if len(set(values)) == 1 else "/".join(values)
+
+
 def close(one: float, other: float) -> bool:
     """True where the two differ by no more than float32 makes them."""
     return abs(one - other) <= _STRAY * max(1.0, abs(one), abs(other))
@@ -348,7 +351,7 @@ def read(trace: Trace) -> Reading:
         weights=last.get("weights", {}),
         moving_averages=last.get("moving_averages", {}),
         deadlock=_deadlock(events),
-        failure=_failure(events, trace),
+        failure=_failure(trace),
         status=status,
         began=min(steps, default=None),
         seconds=max((float(event["t"]) for event in events), default=0.0),
@@ -474,15 +477,9 @@ def _deadlock(events: Sequence[Event]) -> Deadlock | None:
     )
 
 
-def _failure(events: Sequence[Event], trace: Trace) -> Failure | None:
-    status = trace.end.get("status", "running")
-    errors = [event for event in events if event["event"] == "error"]
-    if errors:
-        first = errors[0]
-        cause: Cause = next((cause for part, cause in CAUSES if part in first["message"]), "other")
-        tasks = tuple(sorted({str(error["task"]) for error in errors if error["message"] == first["message"]}))
-        return Failure(first["type"], first["message"], cause, first.get("line"), tasks, raised=True)
-    if status in ("ok", "running"):
+def _failure(trace: Trace) -> CausedFailure | None:
+    found = failure_of(trace)
+    if found is None:
         return None
-    reason = str(trace.end.get("reason", ""))
-    return Failure(str(status), reason, "other", None, (), raised=False)
+    tasks = {str(error["task"]) for error in trace.of("error") if error["message"] == found.message}
+    return CausedFailure(**vars(found), cause=cause_of(found, CAUSES, "other"), tasks=tuple(sorted(tasks)))

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lessons.language import Texts, number
 from lessons.sync_replicas.fix import suggested_fix
-from lessons.sync_replicas.reading import Deadlock, Failure, Reading
-
-_LONGEST_MESSAGE = 240
+from lessons.sync_replicas.reading import CausedFailure, Deadlock, Reading
 
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
@@ -258,27 +256,28 @@ class _Story:
 
     # ---- errors ----
 
-    def _failure(self, failure: Failure) -> list[str]:
+    def _failure(self, failure: CausedFailure) -> list[str]:
         reading, texts = self.reading, self.texts
         if not failure.raised:
             key = "updated" if reading.averages else "no_update"
             updated = self._updated(reading.updates())
             return [texts(f"story.stopped.{failure.kind}"), texts(f"story.stopped.{key}", updated=updated)]
-        message = " ".join(failure.message.replace("`", "'").split())
-        if len(message) > _LONGEST_MESSAGE:
-            message = message[:_LONGEST_MESSAGE] + " …"
-        line = "?" if failure.line is None else failure.line
         needed, replicas = reading.needed, reading.settings["total_num_replicas"]
         return [
             texts(
                 f"story.where.{'before' if reading.began is None else 'later'}",
                 kind=f"`{failure.kind}`",
-                line=line,
+                line=failure.at_line,
                 tasks=texts.list(failure.tasks),
             ),
-            texts(f"story.error.{failure.cause}", message=f"`{message}`", count=needed - replicas, needed=needed,
-                  replicas=replicas),
-        ]  # fmt: skip
+            texts(
+                f"story.error.{failure.cause}",
+                message=failure.quoted,
+                count=needed - replicas,
+                needed=needed,
+                replicas=replicas,
+            ),
+        ]
 
     # ---- words ----
 
