@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.mutable_tab_container import TabContainer
 
 from engine.offers import Offer, how_to_get
 from engine.program import notebook
@@ -55,7 +57,7 @@ def lesson_page(name: str) -> None:
     if "controls" in hidden:
         offer = version_control(shared_engine(), lesson.experiment, app_texts, None)
         request = _request(lesson, offer)
-        shown = _result(lesson, request, app_texts, lesson_texts, hidden, st.container(horizontal=True, gap="small"))
+        line, result = st.container(horizontal=True, gap="small"), st.container()
     else:
         left, right = st.columns([3, 8], gap="medium")
         with right:
@@ -67,9 +69,9 @@ def lesson_page(name: str) -> None:
         with right:
             guide(lesson, request, lesson_texts)
             actions(lesson, request, app_texts, lesson_texts)
-            shown = _result(lesson, request, app_texts, lesson_texts, hidden, line)
-    if request is not None and "tabs" not in hidden:
-        _tabs(lesson, request, shown, app_texts, lesson_texts)
+            result = st.container()
+    # All that needs no run is there before one is waited for: the first may take as long as TensorFlow's import.
+    tabs = _tabs(lesson, request, app_texts, lesson_texts) if request is not None and "tabs" not in hidden else None
     if lesson.see_also is not None:
         other, settings = lesson.see_also
         st.page_link(
@@ -78,6 +80,10 @@ def lesson_page(name: str) -> None:
             icon=":material/arrow_forward:",
             query_params=settings,
         )
+    with result:
+        shown = _result(lesson, request, app_texts, lesson_texts, hidden, line, tabs)
+    if request is not None and tabs is not None:
+        _fill(tabs, lesson, request, shown, app_texts, lesson_texts)
     settle_address()
 
 
@@ -172,6 +178,7 @@ def _result(
     lesson_texts: Texts,
     hidden: set[str],
     line: DeltaGenerator,
+    tabs: _Tabs | None,
 ) -> Shown | None:
     """Run, draw and tell; `line` is where the badges go. Returns what is shown, None where nothing could be."""
     if request is None:
@@ -179,7 +186,7 @@ def _result(
         return None
     held = _held(lesson, app_texts)
     if held is None:
-        shown = _run_and_draw(lesson, request, app_texts, lesson_texts, "now", line)
+        shown = _run_and_draw(lesson, request, app_texts, lesson_texts, "now", line, tabs)
     else:
         shown = _side_by_side(lesson, held, request, app_texts, lesson_texts)
     has_story = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
@@ -212,8 +219,10 @@ def _run_and_draw(
     lesson_texts: Texts,
     name: str,
     badges: DeltaGenerator,
+    tabs: _Tabs | None = None,
 ) -> Shown | None:
-    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays. The Code tab has the
+    program from when the run has to be waited for."""
     above, below = st.container(), st.container()
     place: DeltaGenerator | None = None
     pictures = itertools.count()
@@ -227,10 +236,14 @@ def _run_and_draw(
             lesson.figure(trace, lesson_texts), key=key, config=PLOTLY, alt=lesson.alternative(trace, lesson_texts)
         )
 
+    def show_program(program: str) -> None:
+        if tabs is not None:
+            tabs.code = tabs.code.html(program_html(program, frozenset(), fold=app_texts("code.reporting")))
+
     covered = is_asked(lesson, request)
     with above:
         shown = pinned_run(lesson, request, name) or run(
-            shared_engine(), request, app_texts, draw if lesson.live and not covered else None
+            shared_engine(), request, app_texts, draw if lesson.live and not covered else None, show_program
         )
         if shown is not None:
             pin_run(lesson, request, name, shown)
@@ -289,31 +302,53 @@ def _story(lesson: AnyLesson, trace: Trace, app_texts: Texts, lesson_texts: Text
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
-def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, app_texts: Texts, lesson_texts: Texts) -> None:
+@dataclass
+class _Tabs:
+    """The tabs under a result; None where the lesson has no such tab, or it would tell what is asked."""
+
+    code: DeltaGenerator  # or what is shown there while the run is waited for, whose place the rest takes
+    trace: DeltaGenerator | None = None
+    sweep: TabContainer | None = None
+    versions: TabContainer | None = None
+    successor: TabContainer | None = None
+
+
+def _tabs(lesson: AnyLesson, request: Request, app_texts: Texts, lesson_texts: Texts) -> _Tabs:
+    """The tabs, with nothing in them yet."""
+    if is_asked(lesson, request):
+        return _Tabs(st.tabs([app_texts("page.code")])[0])
+    more = {"sweep": lesson.sweep, "versions": True, "successor": lesson.successor}
+    names = {"sweep": "sweep.title", "versions": "page.versions", "successor": "successor.title"}
+    names = {name: names[name] for name, there in more.items() if there}
+    titles = [app_texts("page.code"), app_texts("page.trace"), *map(lesson_texts, names.values())]
+    code, trace, *others = st.tabs(titles, key="tab", on_change="rerun")
+    return _Tabs(code, trace, **dict(zip(names, others, strict=True)))
+
+
+def _fill(
+    tabs: _Tabs, lesson: AnyLesson, request: Request, shown: Shown | None, app_texts: Texts, lesson_texts: Texts
+) -> None:
     """Code and trace of the run. The rest (a sweep, other versions, what replaced it) runs when it is opened."""
-    if shown is not None and is_asked(lesson, request):
-        with st.tabs([app_texts("page.code")])[0]:  # the rest would tell
-            _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), app_texts)
-        return
-    names = [app_texts("page.code"), app_texts("page.trace")] if shown else []
-    more = [lesson_texts("sweep.title")] if lesson.sweep else []
-    replaced = [lesson_texts("successor.title")] if shown and lesson.successor else []
-    tabs = st.tabs([*names, *more, app_texts("page.versions"), *replaced], key="tab", on_change="rerun")
-    versions = tabs[len(names) + len(more)]
     if shown is not None:
-        code, events, *_ = tabs
-        with code:
-            _code(lesson, shown, app_texts)
-        with events:
-            _trace(shown.trace, app_texts)
-    if lesson.sweep is not None and tabs[len(names)].open:
-        with tabs[len(names)]:
+        covered = is_asked(lesson, request)
+        with tabs.code.container():
+            trace = Trace((shown.trace.start, shown.trace.end)) if covered else shown.trace
+            _code(lesson, Shown(trace, shown.program), app_texts)
+        if tabs.trace is not None and not covered:
+            with tabs.trace:
+                _trace(shown.trace, app_texts)
+    else:
+        for tab in (tabs.code, tabs.trace):
+            if tab is not None:
+                tab.caption(app_texts("page.no_run"))
+    if lesson.sweep is not None and tabs.sweep is not None and tabs.sweep.open:
+        with tabs.sweep:
             sweep_tab(shared_engine(), lesson.sweep, request, lesson_texts)
-    if versions.open:
-        with versions:
+    if tabs.versions is not None and tabs.versions.open:
+        with tabs.versions:
             versions_table(shared_engine(), request)
-    if shown is not None and lesson.successor is not None and tabs[-1].open:
-        with tabs[-1]:
+    if shown is not None and lesson.successor is not None and tabs.successor is not None and tabs.successor.open:
+        with tabs.successor:
             successor(lesson.successor, request, shown.trace, app_texts, lesson_texts)
 
 

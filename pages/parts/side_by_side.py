@@ -97,7 +97,8 @@ def _row(
         if flavour.offer.live:
             return plain(texts("table.not_recorded")), ""
         return texts("table.not_recorded"), texts("table.get", command=flavour.offer.command)
-    said = badge(outcome_of(shown.trace, texts.language))
+    outcome = outcome_of(shown.trace, texts.language)
+    said = f"{badge(outcome)} {outcome.why}".rstrip()
     recording = shown.recording
     if recording is None:
         return said, f":material/bolt: {texts('table.live')}"
