@@ -349,7 +349,7 @@ def _fill(
             versions_table(shared_engine(), request)
     if shown is not None and lesson.successor is not None and tabs.successor is not None and tabs.successor.open:
         with tabs.successor:
-            successor(lesson.successor, request, shown.trace, app_texts, lesson_texts)
+            successor(shared_engine(), lesson.successor, request, shown.trace, app_texts, lesson_texts)
 
 
 def _code(lesson: AnyLesson, shown: Shown, app_texts: Texts) -> None:
