@@ -101,20 +101,19 @@ class _Story:
         reading = self.reading
         kind: str = reading.settings["global_step"]
         key = "right" if reading.counted_right else "wrong"
-        if len(reading.variables) > 1 and (kind == "shared") != reading.counted_right:
+        one_hook = reading.sync and reading.optimizers > 1 and reading.settings["tokens"] == "first_hook_only"
+        if len(reading.variables) > 1 and (kind == "shared") != reading.counted_right and not one_hook:
             key += f"_{kind}"
             if kind in ("own", "shared") and not reading.sync:
                 key += "_asynchronously"
-        updates = reading.updates()
-        return [
-            self.texts(
-                f"story.counted.{key}",
-                step=reading.global_step(),
-                steps=self._numbers(reading.steps().values()),
-                updated=self._updated(updates),
-                optimizers=len(reading.variables),
-            )
-        ]
+        sentence = self.texts(
+            f"story.counted.{key}",
+            step=reading.global_step(),
+            steps=self._numbers(reading.steps().values()),
+            updated=self._updated(reading.updates()),
+            optimizers=len(reading.variables),
+        )
+        return [sentence, self.texts("story.deadlock.why.first_hook_only")] if one_hook else [sentence]
 
     def _updated(self, updates: Mapping[str, int]) -> str:
         """How many updates each variable had: "`conv` had 1 update and `fc_w` had none"."""
@@ -225,18 +224,20 @@ class _Story:
         alike: dict[int, list[str]] = {}
         for variable, count in deadlock.held.items():
             alike.setdefault(count, []).append(variable)
-        return [
-            self.texts(
-                f"story.deadlock.{'short' if count < deadlock.needed else 'full'}",
-                count=len(variables),
-                variables=self._variables(variables),
-                held=count,
-                gradients=self._count("gradients", count),
-                needed=deadlock.needed,
-            )
-            for count, variables in alike.items()
-            if count
-        ]
+        sentences = []
+        for count, variables in alike.items():
+            key = "short" if count < deadlock.needed else "full"
+            if count:
+                sentences.append(
+                    self.texts(
+                        f"story.deadlock.{key}_each" if len(variables) > 1 else f"story.deadlock.{key}",
+                        variables=self._variables(variables),
+                        held=count,
+                        gradients=self._count("gradients", count),
+                        needed=deadlock.needed,
+                    )
+                )
+        return sentences
 
     def _why(self, deadlock: Deadlock) -> str:
         reading = self.reading

@@ -34,7 +34,7 @@ LINKS: dict[str, tuple[Outcome, ...]] = {
 
 
 # Settings that go wrong whoever is first, and what is offered then.
-WRONG: list[tuple[dict[str, str], dict[str, str]]] = [
+WRONG: list[tuple[Mapping[str, str], Mapping[str, str]]] = [
     ({"tokens": "zero", "total_num_replicas": "1"}, {"tokens": "hook"}),
     ({"workers": "1", "tokens": "zero", "replicas_to_aggregate": "2", "total_num_replicas": "2"}, {"tokens": "hook"}),
     ({"optimizers": "2", "tokens": "none"}, {"tokens": "hook", "global_step": "composite"}),
@@ -110,7 +110,7 @@ def test_every_fix_that_is_offered_fixes(engine: Engine, runs: Mapping[str, Trac
     """Each way to go wrong, alone and with others: what is offered is run, goes right, and leaves nothing to offer."""
     assert LESSON.fix is not None
     tickets = [(given, change, engine.submit(Request.of("sync_replicas", given))) for given, change in WRONG]
-    offered: list[tuple[Mapping[str, str], Mapping[str, str]]] = [
+    offered = [
         (link.settings, change)
         for link in LESSON.guide
         if link.name in LINKS and (change := LESSON.fix(runs[link.name]))

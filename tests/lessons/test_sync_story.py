@@ -205,7 +205,21 @@ def test_variables_with_other_numbers_of_updates_are_told_apart() -> None:
     assert "`conv` had 1 update, `fc_w` had none and `fc_b` had none, and then nothing moved for 4 s" in said
     assert "worker:0 and worker:1 wait for the tokens for `conv`, `fc_w` and `fc_b`." in said
     assert "The accumulators of `fc_w` and `fc_b` hold 2 gradients each, enough for an average (2)" in said
-    assert "`conv` 有 1 次更新，`fc_w` 一次也没有，`fc_b` 一次也没有" in story(run, "zh").replace("、", "，")
+    assert "`conv` 有 1 次更新、`fc_w` 一次也没有、`fc_b` 一次也没有，之后" in story(run, "zh")
+    assert "`fc_w` 和 `fc_b` 的累加器里各有 2 个梯度" in story(run, "zh")
+
+
+def test_where_only_the_first_hook_runs_a_shared_step_is_not_said_to_count_each() -> None:
+    """Averages of one, and tokens enough: the first optimizer alone brings it to its end."""
+    script = Script(workers=1, optimizers=2, tokens="first_hook_only", steps=1, total_num_replicas=4).state(0, tokens=1)
+    script.step(0).push(0, 0).push(0, 0, "fc_w").average((0, 1)).state(1, tokens=4, fc_w=1).token(0, 1).token(0, 1, 1)
+    run = script.end()
+    check_sentences(run)
+    said = story(run)
+    assert "global_step is 1, but `conv` had 1 update and `fc_w` had none." in said
+    assert "Each SyncReplicasOptimizer needs its own hook" in said
+    assert "adds 1 a round" not in said
+    assert said.endswith("Smallest change: `global_step=composite`.")
 
 
 def test_every_outcome_reason_and_cause_has_a_text() -> None:
