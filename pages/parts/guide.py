@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 
 import streamlit as st
 
@@ -15,28 +16,28 @@ from pages.parts.controls import choose, chosen
 from pages.parts.version import KERAS, TF
 
 
-def guide(lesson: AnyLesson, request: Request | None, lesson_texts: Texts) -> None:
+def guide(lesson: AnyLesson, request: Request | None, texts: Texts) -> None:
     """Buttons to the runs that the lesson leads to; the one that is shown is marked."""
     if not lesson.guide:
         return
     with st.container(horizontal=True, gap="small", key="guide"):
         for link in lesson.guide:
             st.button(
-                lesson_texts(f"guide.{link.name}"),
+                texts(f"guide.{link.name}"),
                 key=f"guide-{link.name}",
-                help=lesson_texts(f"guide.{link.name}_help"),
+                help=texts(f"guide.{link.name}_help"),
                 type="primary" if _is_shown(lesson, link, request) else "secondary",
                 on_click=_follow,
                 args=(lesson, link),
             )
 
 
-def offer_fix(lesson: AnyLesson, trace: Trace, app_texts: Texts) -> None:
+def offer_fix(lesson: AnyLesson, trace: Trace, texts: Texts) -> None:
     """A button that makes the smallest change after which this run goes right, where the lesson knows one."""
     change = lesson.fix(trace) if lesson.fix else None
     if change:
         st.button(
-            app_texts("page.fix", change=_change_text(lesson, trace, change)),
+            texts("page.fix", change=_change_text(lesson, trace, change)),
             key="fix",
             icon=":material/build:",
             on_click=_change,
@@ -45,12 +46,17 @@ def offer_fix(lesson: AnyLesson, trace: Trace, app_texts: Texts) -> None:
 
 
 def _change_text(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
-    """The change in few words: of a sequence, only the words that are new in it."""
+    """The change in few words: of a sequence, the words that are new in it, and those that go without a new one."""
     kinds = {setting.name: setting.kind for setting in lesson.experiment.settings.declared()}
     parts = []
     for name, value in change.items():
         if kinds[name] == "words":
-            parts += [f"`{word}`" for word in value.split(",") if word not in trace.start["settings"][name]]
+            before, after = trace.start["settings"][name], value.split(",")
+            for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after).get_opcodes():
+                if kind == "delete":
+                    parts += [f"~~`{word}`~~" for word in before[start:end]]
+                elif kind != "equal":
+                    parts += [f"`{word}`" for word in after[new_start:new_end]]
         else:
             parts.append(f"`{name}={value}`")
     return ", ".join(parts)

@@ -41,7 +41,7 @@ class Shown:
 def run(
     engine: Engine,
     request: Request,
-    app_texts: Texts,
+    texts: Texts,
     during: Callable[[Trace], None] | None = None,
     waiting: Callable[[str], None] | None = None,
 ) -> Shown | None:
@@ -53,18 +53,18 @@ def run(
     """
     try:
         ticket = engine.submit(request, session())
-    except RuntimeMissingError as error:
+    except RuntimeMissingError:
         recorded = _recorded(request, shared_recordings())
         if recorded is None:
-            st.info(_missing(request, error, app_texts), icon=":material/download:")
+            st.info(_missing(request, texts), icon=":material/download:")
         return recorded
     except (SettingsError, CannotRunError) as error:
-        _refuse(error, request, app_texts)
+        _refuse(error, request, texts)
         return None
     except EngineBusyError as error:
         busy = "run.busy_session" if error.of_session else "run.busy"
-        st.warning(app_texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
-        st.button(app_texts("run.again"))
+        st.warning(texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
+        st.button(texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
     drawn, events = begun, 1  # the `run` event is nothing to draw
@@ -84,7 +84,7 @@ def run(
                 if time.monotonic() - drawn > REDRAW_SECONDS and len(trace.events) != events:
                     during(trace)
                     drawn, events = time.monotonic(), len(trace.events)
-            elif (newer := _notice(engine, ticket, request, app_texts)) != notice:
+            elif (newer := _notice(engine, ticket, request, texts)) != notice:
                 notice = newer
                 text, icon, progress = notice
                 if progress is None:
@@ -163,23 +163,22 @@ def _recorded(request: Request, recordings: Recordings) -> Shown | None:
     return Shown(recording.trace, recording.program, recording=recording.provenance)
 
 
-def _missing(request: Request, error: RuntimeMissingError, app_texts: Texts) -> str:
+def _missing(request: Request, texts: Texts) -> str:
     if request.tensorflow is None:
-        return app_texts("run.missing", reason=str(error))
+        return texts("run.none_installed")
     name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
     command = how_to_get(request.tensorflow, request.keras)
-    if not command:
-        return app_texts("run.missing", reason=str(error))
-    return app_texts("run.no_recording", version=name, command=command)
+    return texts("run.no_recording" if command else "run.not_installable", version=name, command=command)
 
 
-def _refuse(error: SettingsError | CannotRunError, request: Request, app_texts: Texts) -> None:
+def _refuse(error: SettingsError | CannotRunError, request: Request, texts: Texts) -> None:
     if isinstance(error, CannotRunError):
-        st.error(app_texts("page.not_run", problem=str(error)), icon=":material/error:")
+        key = "run.cannot" if error.able else "run.cannot_here"
+        st.error(texts(key, version=error.runtime, able=texts.items(error.able)), icon=":material/error:")
         return
     for problem in error.problems:
-        said = problem_text(problem, type(request.settings), app_texts)
-        st.error(app_texts("page.not_run", problem=said), icon=":material/error:")
+        said = problem_text(problem, type(request.settings), texts)
+        st.error(texts("page.not_run", problem=said), icon=":material/error:")
 
 
 def yield_to_newer_choice() -> None:
@@ -189,7 +188,7 @@ def yield_to_newer_choice() -> None:
     _ = "yield" in st.session_state
 
 
-def _notice(engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> tuple[str, str, float | None]:
+def _notice(engine: Engine, ticket: Ticket, request: Request, texts: Texts) -> tuple[str, str, float | None]:
     """Where the run is: TensorFlow is being imported (with how much of that is done), others are before it, there is no
     memory, or it is under way. Text, icon, progress."""
     state = engine.state(request.tensorflow, request.keras)
@@ -197,9 +196,9 @@ def _notice(engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) 
     if state.name == "starting":
         version = engine.runtime(request.tensorflow, request.keras).versions.tensorflow
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
-        text = app_texts("run.starting", version=version, percent=percent, seconds=seconds)
+        text = texts("run.starting", version=version, percent=percent, seconds=seconds)
         return text, "", percent / 100
     if place:
         queued = "run.no_memory" if ticket.waits_for == "memory" else "run.queued"
-        return app_texts(queued, place=place), ":material/hourglass_top:", None
-    return app_texts("run.running"), ":material/play_circle:", None
+        return texts(queued, place=place), ":material/hourglass_top:", None
+    return texts("run.running"), ":material/play_circle:", None

@@ -15,7 +15,8 @@ from lessons import outcome_of
 from lessons.language import Texts
 from lessons.outcome import Outcome
 from lessons.versions.flavour import Flavour, flavours
-from pages.parts.cells import badge, get_versions_texts, linked, plain
+from pages.parts.cells import badge, get_versions_texts, linked
+from pages.parts.markdown import plain
 from pages.parts.running import Shown, together
 from pages.parts.version import RECORDED, offered
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -248,12 +248,12 @@ def test_2_4_1_and_2_5_0_are_alike_with_strategy_run(submit_on: Submit, optimize
             assert_trains(old, optimizer)
 
 
-def events_of(trace: Trace) -> list[Event]:
+def events_of(trace: Trace) -> list[dict[str, Any]]:
     """The events less times, versions, and the addresses that objects have in messages."""
     return [without_addresses(event) for event in trace.without_times()[1:]]
 
 
-def without_addresses(event: Event) -> Event:
+def without_addresses(event: Mapping[str, Any]) -> dict[str, Any]:
     return {key: re.sub(r"0x[0-9a-f]+", "0x", value) if key == "message" else value for key, value in event.items()}
 
 
@@ -580,9 +580,9 @@ def test_arithmetic(submit_on: Submit, optimizer: str, mode: str) -> None:
     ("given", "setting", "allowed"),
     [
         ({"loop": "fit", "step": "direct"}, "step", "strategy_run, as loop=fit (fit calls strategy.run itself)"),
-        ({"inputs": "1,2,3"}, "inputs", "2 numbers, one a replica, as replicas=2"),
+        ({"inputs": "1,2,3"}, "inputs", "2 numbers, one per replica, as replicas=2"),
         ({"replicas": "9"}, "replicas", "a whole number 1-8"),
-        ({"dummy_call": "None"}, "dummy_call", "none, in_scope, out_of_scope, in_replica"),
+        ({"dummy_call": "always"}, "dummy_call", "none, in_scope, out_of_scope, in_replica"),
     ],
 )
 def test_refused(given: dict[str, str], setting: str, allowed: str) -> None:
