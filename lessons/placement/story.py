@@ -9,7 +9,7 @@ from lessons.placement.reading import Process, Reading
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """The story of one run, as Markdown."""
     if reading.error is not None:
-        key = "article" if "task_index" in str(reading.error["message"]) else "other"
+        key = "article" if "task_index" in str(reading.error["message"]) else "line"
         fields = {"kind": reading.error["type"], "line": reading.error["line"]}
         return [texts(f"story.error.{key}", **fields)]
     sentences = [*_placement(reading, texts), *_sharing(reading, texts)]
