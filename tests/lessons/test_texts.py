@@ -154,6 +154,7 @@ def test_a_count_chooses_the_plural_form() -> None:
     [
         ([], "", ""),
         (["a"], "a", "a"),
+        (["1", "−2"], "1 and −2", "1 和 −2"),
         (["a", "b"], "a and b", "a 和 b"),
         (["a", "b", "c"], "a, b and c", "a、b 和 c"),
     ],
