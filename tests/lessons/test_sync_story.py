@@ -218,7 +218,7 @@ def test_where_only_the_first_hook_runs_a_shared_step_is_not_said_to_count_each(
     said = story(run)
     assert "global_step is 1, but `conv` had 1 update and `fc_w` had none." in said
     assert "Each SyncReplicasOptimizer needs its own hook" in said
-    assert "adds 1 a round" not in said
+    assert "adds 1 per round" not in said
     assert said.endswith("Smallest change: `global_step=composite`.")
 
 
