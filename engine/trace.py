@@ -83,6 +83,7 @@ class Event(TypedDict, total=False):
     variable_scope: Any
     variables: Any
     waited: Any
+    waiting: Any
     weights: Any
     worker: Any
 

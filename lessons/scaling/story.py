@@ -86,7 +86,7 @@ def _besides(reading: Reading, texts: Texts) -> list[str]:
 def _end(reading: Reading, texts: Texts) -> list[str]:
     outcome = reading.outcome
     if outcome == "raised":
-        return [texts("story.raised", kind=f"`{reading.error}`", line=reading.line or "?")]
+        return [texts("story.error.line", kind=f"`{reading.error}`", line=reading.line or "?")]
     if outcome in ("stopped", "nothing", "running"):
         return [texts("story.stopped", finished=len(reading.steps), steps=reading.settings["steps"])]
     last = reading.steps[-1]

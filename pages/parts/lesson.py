@@ -343,7 +343,7 @@ def _fill(tabs: _Tabs, lesson: AnyLesson, request: Request, shown: Shown | None,
             versions_table(shared_engine(), request)
     if shown is not None and lesson.successor is not None and tabs.successor is not None and tabs.successor.open:
         with tabs.successor:
-            successor(lesson.successor, request, shown.trace, texts)
+            successor(shared_engine(), lesson.successor, request, shown.trace, texts)
 
 
 def _code(lesson: AnyLesson, shown: Shown, texts: Texts) -> None:
