@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.engine.processes import until
 from tests.pages.browser import (
     FIRST_RUN,
     TOGGLED,
     figure_texts,
     no_text_lies_on_another,
     query,
-    until,
     visitor,
 )
 

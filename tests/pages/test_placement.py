@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.engine import Engine
-from pages.parts import engine as shared
 from tests.pages.test_app import app, drawn
 
 PAGE = "pages/placement.py"
-
-
-@pytest.fixture(autouse=True)
-def _one_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.warm_up()
-    monkeypatch.setattr("pages.parts.lesson.shared_engine", lambda: engine)
-    monkeypatch.setattr(shared, "shared_engine", lambda: engine)
+pytestmark = pytest.mark.usefixtures("pages_engine")
 
 
 def test_from_the_articles_call_to_a_shared_variable() -> None:

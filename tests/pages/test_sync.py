@@ -11,9 +11,9 @@ from engine.engine import Engine
 from engine.job import Ticket
 from engine.request import Request
 from lessons.sync_replicas.lesson import SLOW
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 
-__all__ = ["_one_engine"]
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/sync_replicas.py"
 # No run of these is waited for where only controls are looked at: hooks are what fails fastest.
 REFUSED = {"optimizers": "2", "global_step": "article"}
