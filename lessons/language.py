@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -144,3 +144,15 @@ def number(value: float) -> str:
         if "." in text:
             text = text.rstrip("0").rstrip(".")
     return f"{MINUS}{text}" if value < 0 and text != "0" else text
+
+
+def numbers_apart(values: Sequence[float]) -> list[str]:
+    """Numbers some of which are said to differ: where `number` writes all alike, with as many digits as show it."""
+    written = [number(value) for value in values]
+    for digits in range(5, 18):
+        if len(set(written)) > 1 or len(set(values)) < 2:
+            break
+        written = [
+            f"{value:.{digits}g}".replace("-", MINUS, 1) if value < 0 else f"{value:.{digits}g}" for value in values
+        ]
+    return written

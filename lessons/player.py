@@ -36,7 +36,7 @@ MARGIN: Final = 6
 NARROW: Final = 345  # the width of a telephone's page, for which texts are made to fit
 HIDDEN: Final = "\u00a0"  # Plotly drops a point whose text is empty, and its neighbours would fly to take its place
 
-# What of each trace is set in a picture: trace -> property -> value, in the traces' order.
+# What of each trace is set in a frame: trace -> property -> value, in the traces' order.
 State = list[dict[str, Any]]
 
 
@@ -85,7 +85,7 @@ def figure(
     texts: Texts,
     **more: Any,
 ) -> go.Figure:
-    """A figure that moves through these states, each a picture of that name, and opens with the last. `fixed` is what
+    """A figure that moves through these states, each the frame of that name, and opens with the last. `fixed` is what
     never changes of each trace, `more` what never changes of the layout (see `layout`)."""
     return go.Figure(
         data=traces(fixed, states[-1]),
@@ -104,7 +104,7 @@ def traces(fixed: Sequence[dict[str, Any]], state: State) -> list[dict[str, Any]
 
 
 def frames(names: Sequence[str], states: Sequence[State], texts: Texts) -> list[dict[str, Any]]:
-    """The frames of these names, with what changes between them and nothing else. A single picture has none."""
+    """The frames of these names, with what changes between them and nothing else. A single state has none."""
     if len(names) == 1:
         return []
     varying = [
@@ -211,7 +211,7 @@ def _menus(names: Sequence[str], texts: Texts) -> list[dict[str, Any]]:
 
 
 def _step_buttons(names: Sequence[str], place: int, texts: Texts) -> list[dict[str, Any]]:
-    """Buttons to the pictures before and after that one; after the last comes the first.
+    """Buttons to the frames before and after that one; after the last comes the first.
 
     Plotly's buttons know no "one on from here", so every frame renews where they lead.
     """

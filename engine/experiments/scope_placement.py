@@ -87,10 +87,20 @@ def keras_names(flavour: str, versions: Versions) -> dict[str, Any]:
     return {
         "k": module,
         "optimizer_variables": "optimizer.variables()" if numbers < (2, 11) else "optimizer.variables",
+        "hyperparameters": _hyperparameters(numbers),
         # Keras 3 has variables of its own, each around one of TensorFlow's.
         "name": "{}.path" if numbers >= (3, 0) else '{}.name.split(":")[0]',
         "native": "{}.value" if numbers >= (3, 0) else "{}",
     }
+
+
+def _hyperparameters(numbers: tuple[int, ...]) -> str:
+    """How to get the variables of an optimizer's hyperparameters, where `variables` leaves them out; "" where it has
+    them."""
+    if numbers < (2, 11):
+        # Until the first apply_gradients they are numbers; asking for optimizer.learning_rate would make variables.
+        return "[\n        v for v in optimizer._hyper.values() if isinstance(v, tf.Variable)\n    ]"
+    return "[optimizer.learning_rate]" if numbers < (3, 0) else ""
 
 
 def names(settings: ScopePlacementSettings, versions: Versions) -> dict[str, Any]:

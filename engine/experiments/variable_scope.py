@@ -175,8 +175,7 @@ class VariableScopeSettings(Settings):
         default=ARTICLE,
         description=(
             f"1 to {MAX_OPERATIONS} operations with commas between them, such as scope:s,get:v:shape=1,close,op:v; "
-            "each is scope:NAME, name_scope:NAME, get:NAME, variable:NAME, op:NAME (options after a colon each) "
-            "or close"
+            "each is scope:NAME, name_scope:NAME, get:NAME, variable:NAME, op:NAME (options after colons) or close"
         ),
     )
     mode: Literal["graph", "eager"] = "graph"

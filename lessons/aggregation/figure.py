@@ -49,7 +49,7 @@ MERGE: Final = "#3D5166"
 _CHIP_ROW, _HEADINGS, _BANNER, _COUNTERS, _CAPTION = 36, 28, 40, 118, 30
 _HEADING_AT = _CHIP_ROW + _HEADINGS / 2 - 1
 _TOKEN_LETTERS = 5
-_STEPS_IN_FULL = 10  # longer runs show copies and counters change in one picture
+_STEPS_IN_FULL = 10  # longer runs show copies and counters change in one frame
 _PAD = 0.016  # between a card's edge and its text
 
 
@@ -115,7 +115,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
 
 
 def _copies(step: Step) -> list[str]:
-    """What the copies hold: one number where they are equal, else one a replica."""
+    """What the copies hold: one number where they are equal, else one per replica."""
     return _texts(step.after[:1] if step.equal else step.after)
 
 
@@ -132,7 +132,7 @@ def _kind(reading: Reading, texts: Texts) -> str:
 
 @dataclass(frozen=True)
 class _Frame:
-    """One picture: a phase of a step; `index` is the step's place in `reading.steps`, -1 before them."""
+    """One frame: a phase of a step; `index` is the step's place in `reading.steps`, -1 before them."""
 
     index: int
     phase: Phase
@@ -167,9 +167,9 @@ class _Drawing:
     # ---- the parts ----
 
     def figure(self) -> go.Figure:
-        pictures = list(self._frames())
-        names = [self._name(picture) for picture in pictures]
-        states = [self._state(picture) for picture in pictures]
+        frames = list(self._frames())
+        names = [self._name(frame) for frame in frames]
+        states = [self._state(frame) for frame in frames]
         return player.figure(
             names,
             states,
@@ -235,7 +235,7 @@ class _Drawing:
         return frame.phase == "count" or (frame.phase == "error" and step is not None and step.finished)
 
     def _held(self, frame: _Frame) -> Values:
-        """What the copies hold in that picture."""
+        """What the copies hold in that frame."""
         step = self._step(frame)
         if step is None:
             return self.reading.start

@@ -246,7 +246,7 @@ def read(trace: Trace) -> Reading:
     )
 
 
-@lru_cache(maxsize=1024)  # asked again for every picture of a figure
+@lru_cache(maxsize=1024)  # asked again for every frame of a figure
 def drifted(copies: Values) -> tuple[bool, ...]:
     """Which of these values differ from what most of them are (from the first, where no value has most)."""
     known = [copy for copy in copies if copy is not None]

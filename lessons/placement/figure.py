@@ -1,4 +1,4 @@
-"""The moving figure: a box a process with the variables that it holds, and worker 0's write on its way to the others.
+"""The moving figure: a box per process with the variables that it holds, and worker 0's write on its way to the others.
 
 Parameter servers are above, workers below. A bar is as long as its variable has bytes; a dot is a value on its way.
 """
@@ -186,11 +186,11 @@ class _Drawing:
         return "differs" if self.reading.outcome in ("own", "mixed") else ""
 
     def _ends(self, phase: str) -> bool:
-        """Whether the outcome is told in this picture: it is the last."""
+        """Whether this frame tells the outcome: it is the last."""
         return phase == "read" or not self.reading.written or (phase == "write" and not self.reading.read)
 
     def _banner(self, phase: str, kind: str) -> dict[str, Any]:
-        """The ground of the outcome, there in the last picture."""
+        """The ground of the outcome, there in the last frame."""
         top, bottom = self.height - _BANNER + 6, self.height - 4
         here = self._ends(phase) and self._kind == kind
         return rectangles([(0.5 - _PAD / 2, top, 0.5 - _PAD / 2, bottom) if not here else (0.006, top, 0.994, bottom)])

@@ -60,7 +60,7 @@ def _why(reading: Reading, texts: Texts) -> list[str]:
         "factor": number(round(reading.loss_factor, 4)),
     }
     sentences = []
-    if replicas > 1 or loss == "sum":
+    if replicas > 1 or (loss == "sum" and reading.global_batch > 1):
         sentences.append(texts(f"story.loss.{loss}", **values))
     if replicas > 1:
         if merge != "sum":

@@ -15,7 +15,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from lessons import player
-from lessons.language import Texts, number
+from lessons.language import Texts, number, numbers_apart
 from lessons.player import (
     BLUE,
     CLEAR,
@@ -91,7 +91,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Frame:
-    """One picture: the column that the program has come to, or after all of them the place of a step."""
+    """One frame: the column that the program has come to, or after all of them the place of a step."""
 
     column: int  # -1: before the first; as many as there are columns: in training
     index: int = -1
@@ -124,7 +124,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
     sentences += [
         texts(
             "alternative.birth",
-            name=birth.name,
+            name=texts("figure.slot", name=birth.name) if birth.role == "slot" else birth.name,
             moment=texts(f"alternative.moment.{birth.part if birth.moment == 'construction' else birth.moment}"),
             line=birth.line,
             kind=birth.kind,
@@ -136,9 +136,8 @@ def alternative(reading: Reading, texts: Texts) -> str:
     last, failure = reading.last, reading.failure
     if last:
         steps = texts("count.steps", count=last.number)
-        sentences.append(
-            texts("alternative.copies", steps=steps, copies=comma.join(number(copy) for copy in last.after))
-        )
+        copies = comma.join(numbers_apart(last.after))
+        sentences.append(texts("alternative.copies", steps=steps, copies=copies, count=len(last.after)))
     if failure is None:
         sentences.append(texts("alternative.outcome", outcome=_outcome(reading, texts).lstrip("✓≠ ")))
     elif failure.raised:
@@ -177,9 +176,9 @@ class _Drawing:
         self.height = self.banner + _BANNER + _CAPTION
 
     def figure(self) -> go.Figure:
-        pictures = list(self._frames())
-        names = [picture.name for picture in pictures]
-        states = [self._state(picture) for picture in pictures]
+        frames = list(self._frames())
+        names = [frame.name for frame in frames]
+        states = [self._state(frame) for frame in frames]
         shapes, annotations = list(self._shapes()), list(self._annotations())
         return player.figure(
             names, states, self._fixed(), self.height, self.texts, shapes=shapes, annotations=annotations
@@ -226,7 +225,11 @@ class _Drawing:
 
     @property
     def _applied(self) -> bool:
-        return any(birth.moment in ("first_apply", "first_fit") for birth in self.reading.births)
+        """True where the first step came to its end in Python: what is reported of a failure has that one's line."""
+        failed_at = self.reading.failure and self.reading.failure.line
+        return any(
+            birth.moment in ("first_apply", "first_fit") and birth.line != failed_at for birth in self.reading.births
+        )
 
     def _frames(self) -> Iterator[_Frame]:
         struck, places = self._struck, len(self.columns)
@@ -322,7 +325,7 @@ class _Drawing:
         return frame.column >= first
 
     def _strike(self, frame: _Frame) -> dict[str, Any]:
-        """The error: through every life at its moment, and told in a banner."""
+        """The error: through every life at its moment, and named in a banner."""
         failed = frame.failed
         x = self._now(frame) if failed else 0.0
         half = 0.0035 if failed else 0.0
@@ -445,7 +448,7 @@ class _Drawing:
             if step is not None and held:
                 before = step.before[replica]
                 past = f"{number(before)} → " if self._tells_past else ""
-                text = f"{past}<b style='font-size:{self._value_size}px'>{number(step.after[replica])}</b>"
+                text = f"{past}<b style='font-size:{self._value_size}px'>{numbers_apart(step.after)[replica]}</b>"
             points.add(at, top + (46 if self.reading.fit else 57), text, anchor="middle right", ink=ink, pixels=13)
         counts = step.iterations if step else ()
         text = "–" if not counts else number(counts[0]) if len(set(counts)) == 1 else "≠"
@@ -463,8 +466,10 @@ class _Drawing:
     @cached_property
     def _tells_past(self) -> bool:
         """True where a card on a telephone has room for what a copy held before the step too."""
-        moves = [(old, new) for step in self.reading.steps for old, new in zip(step.before, step.after, strict=True)]
-        longest = max((len(number(old) + number(new)) for old, new in moves), default=0)
+        moves = [
+            move for step in self.reading.steps for move in zip(step.before, numbers_apart(step.after), strict=True)
+        ]
+        longest = max((len(number(old) + new) for old, new in moves), default=0)
         return self.reading.replicas <= 2 and longest <= 14
 
     @cached_property
@@ -473,9 +478,9 @@ class _Drawing:
         width = NARROW * (0.8 / min(self.reading.replicas, 4) - 0.016 - 1.5 * _PAD)
         size = 20
         for step in self.reading.steps:
-            for old, new in zip(step.before, step.after, strict=True):
+            for old, new in zip(step.before, numbers_apart(step.after), strict=True):
                 past = len(f"{number(old)} → ") * 7 if self._tells_past else 0
-                size = min(size, int((width - past) / (0.58 * len(number(new)))))
+                size = min(size, int((width - past) / (0.58 * len(new))))
         return max(12, size)
 
     def _banner_words(self, frame: _Frame) -> tuple[str, str]:

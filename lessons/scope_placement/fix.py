@@ -14,14 +14,17 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
     if reading.outcome in ("trained", "nothing", "stopped") or beyond_fixing(reading):
         return None
     settings, change = reading.settings, {}
+    if reading.failure and reading.failure.cause == "loss_reduction":
+        change["loss"] = "output"
     if reading.direct:
         change["step"] = "strategy_run"
     born_early = settings["model"] in BUILT
     if settings["model_scope"] == "out" and (born_early or (reading.fit and not _fit_makes_it_right(reading))):
         change["model_scope"] = "in"
-    if not born_early and settings["dummy_call"] == "out_of_scope":
+    traced = _traced(reading)
+    if not born_early and (settings["dummy_call"] == "out_of_scope" or (traced and settings["dummy_call"] == "none")):
         change["dummy_call"] = "in_scope"
-    weights_at_build = born_early or settings["dummy_call"] != "none"
+    weights_at_build = born_early or change.get("dummy_call", settings["dummy_call"]) != "none"
     build = settings["optimizer_build"] == "yes"
     if build and (reading.era == "legacy" or not weights_at_build):
         change["optimizer_build"] = "no"
@@ -29,13 +32,16 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
     # Keras 3 binds an optimizer to the strategy it is made in; what is built there is, with any Keras.
     if settings["optimizer_scope"] == "out" and (reading.era == "keras3" or build):
         change["optimizer_scope"] = "in"
-    if _traced(reading, weights_at_build) and not build:
-        # Slots can be made beforehand; where the weight itself is made in the trace, only other collectives help.
-        if weights_at_build:
-            change["optimizer_build"] = "yes"
-        else:
-            change["cross_device"] = "reduction_to_one"
+    if traced and reading.has_slots and not build:
+        change["optimizer_build"] = "yes"
     return change or None
+
+
+def keras_needed(reading: Reading) -> str:
+    """The Keras from which on a run goes right that no setting makes right on its own; "" where it is not that."""
+    if reading.outcome in ("trained", "nothing", "stopped") or not beyond_fixing(reading):
+        return ""
+    return "3.8" if reading.fit else "3.5"
 
 
 def beyond_fixing(reading: Reading) -> bool:
@@ -49,10 +55,10 @@ def _fit_makes_it_right(reading: Reading) -> bool:
     return reading.era == "keras3" and reading.settings["apply_scope"] == "in" and reading.settings["mode"] == "eager"
 
 
-def _traced(reading: Reading, weights_at_build: bool) -> bool:
+def _traced(reading: Reading) -> bool:
     """True where Keras 3 would make variables while tf.function traces, which the default collectives can't take."""
     settings = reading.settings
-    makes = reading.has_slots or (settings["model"] == "sequential_deferred" and not weights_at_build)
+    makes = reading.has_slots or (settings["model"] not in BUILT and settings["dummy_call"] == "none")
     return (
         makes
         and reading.era == "keras3"

@@ -42,7 +42,7 @@ Outcome = Literal[
 ]
 Cause = Literal[
     "mixing", "needs_scope", "colocate", "slot_scope", "no_handle", "cross_replica", "placeholder", "compile",
-    "metric", "no_build", "build_early", "assertion", "other",
+    "metric", "no_build", "build_early", "loss_reduction", "assertion", "other",
 ]  # fmt: skip
 
 # Part of a message -> why it was raised. Of several that fit, the first is meant.
@@ -59,6 +59,7 @@ CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
     ("You must feed a value for placeholder", "placeholder"),  # session-like run of a graph
     ("was not created in the distribution strategy scope", "compile"),  # keras training._validate_compile
     ("SyncOnReadVariable does not support `assign_add`", "metric"),  # values_util, by a metric of fit
+    ("for loss reduction when losses are used with `tf.distribute.Strategy`", "loss_reduction"),  # losses_utils
     ("object has no attribute 'build'", "no_build"),
     ("have not yet been created", "build_early"),  # Sequential.weights
     ("The optimizer cannot recognize variable", "build_early"),  # keras 2 Optimizer._update_step
@@ -319,7 +320,7 @@ def _by_step(events: Sequence[Event]) -> dict[int, tuple[float, ...]]:
 
 
 def _rules(reading: Reading) -> tuple[Rule, ...]:
-    """The rules that could be told apart: with fit no replica's own gradient is known."""
+    """The rules that could be distinguished: with fit no replica's own gradient is known."""
     return ("sum", "mean") if reading.fit else ("sum", "mean", "first")
 
 
@@ -332,7 +333,7 @@ def _explains(reading: Reading, rule: Rule) -> bool:
     weight = reading.steps[0].before[0]
     size = abs(weight)
     for step in reading.steps:
-        gradients = _batch(reading, step) if reading.fit else step.gradients
+        gradients = batch_gradients(reading, step) if reading.fit else step.gradients
         if not gradients:
             return False
         merged = {"sum": sum(gradients), "mean": sum(gradients) / len(gradients), "first": gradients[0]}[rule]
@@ -343,7 +344,7 @@ def _explains(reading: Reading, rule: Rule) -> bool:
     return True
 
 
-def _batch(reading: Reading, step: Step) -> tuple[float, ...]:
+def batch_gradients(reading: Reading, step: Step) -> tuple[float, ...]:
     """The gradient of each example in a batch of fit, which has one x a replica: y = weight * x."""
     inputs = reading.settings["inputs"]
     if reading.settings["loss"] == "output":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 
-from lessons.language import Texts, number
-from lessons.scope_placement.fix import beyond_fixing, suggested_fix
-from lessons.scope_placement.reading import Birth, Failure, Reading, Step
+from lessons.language import Texts, number, numbers_apart
+from lessons.scope_placement.fix import beyond_fixing, keras_needed, suggested_fix
+from lessons.scope_placement.reading import Birth, Failure, Reading, Role, Step, batch_gradients
 
 _LONGEST_MESSAGE = 240
 
@@ -37,6 +36,8 @@ class _Story:
             sentences += self._failure(failure)
         elif last:
             sentences += self._training(self.reading.steps[0], last)
+        if needed := keras_needed(self.reading):
+            sentences.append(self.texts("story.other_keras", needed=needed))
         if change := suggested_fix(self.reading):
             sentences.append(self.texts("story.change", change=change_in_words(change, self.texts)))
         return sentences
@@ -51,28 +52,33 @@ class _Story:
         key = f"{weight.moment}_{owner}"
         if key == "first_call_mirrored":
             key += "_scope" if self.reading.direct else "_run"
-        sentences = [self.texts(f"story.weight.{key}", line=weight.line, devices=self._list(weight.devices))]
+        devices = self._list(weight.devices)
+        copies = self.texts("story.copies", devices=devices, count=len(weight.devices))
+        sentences = [self.texts(f"story.weight.{key}", line=weight.line, devices=devices, copies=copies)]
         if weight.moment == "construction" and self.reading.settings["dummy_call"] != "none":
             sentences.append(self.texts("story.weight.not_moved"))
         return sentences
 
     def _optimizer(self) -> list[str]:
-        """A sentence for each moment at which the optimizer's variables came into being."""
-        born = [birth for birth in self.reading.births if birth.role in ("slot", "iterations")]
-        sentences = []
-        for (moment, owner), group in groupby(born, key=lambda birth: (birth.moment, birth.owner)):
-            births = list(group)
-            key = f"{moment}_{'mirrored' if owner == 'MirroredStrategy' else 'plain'}"
-            sentences.append(self.texts(f"story.optimizer.{key}", names=self._names(births), line=births[0].line))
-        return sentences
+        """A sentence for each moment at which the optimizer's variables came into being, and each owner."""
+        groups: dict[str, list[Birth]] = {}
+        for birth in self.reading.births:
+            if birth.role != "weight":
+                owner = "mirrored" if birth.owner == "MirroredStrategy" else "plain"
+                groups.setdefault(f"{birth.moment}_{owner}", []).append(birth)
+        return [
+            self.texts(f"story.optimizer.{key}", names=self._names(births), line=births[0].line, count=len(births))
+            for key, births in groups.items()
+        ]
 
     def _names(self, births: Iterable[Birth]) -> str:
-        births = list(births)
-        names = [f"`{birth.name}`" for birth in births if birth.role == "iterations"]
-        slots = [f"`{birth.name}`" for birth in births if birth.role == "slot"]
-        if slots:
-            key = "story.slot" if len(slots) == 1 else "story.slots"
-            names.append(self.texts(key, names=self._list(slots)))
+        by_role: dict[Role, list[str]] = {}
+        for birth in births:
+            by_role.setdefault(birth.role, []).append(f"`{birth.name}`")
+        names = by_role.get("iterations", [])
+        for key, of_role in (("slots", by_role.get("slot")), ("hyperparameters", by_role.get("other"))):
+            if of_role:
+                names.append(self.texts(f"story.{key}", names=self._list(of_role), count=len(of_role)))
         return self._list(names)
 
     # ---- training ----
@@ -93,7 +99,7 @@ class _Story:
         elif outcome == "odd" and reading.fit:
             key = "odd_fit_sum" if "sum" in reading.merges else "odd_fit"
         inputs = [float(x) for x in reading.settings["inputs"]]
-        gradients = first.gradients or tuple(inputs)
+        gradients = batch_gradients(reading, first) if reading.fit else first.gradients
         after = number(last.after[0])
         sentences = [
             self.texts(
@@ -101,16 +107,16 @@ class _Story:
                 gradients=self._numbers(gradients),
                 total=number(sum(gradients)),
                 mean=number(sum(gradients) / len(gradients)),
-                unused=self._numbers(inputs[1:]),
+                unused=self.texts("story.training.unused", inputs=self._numbers(inputs[1:]), count=len(inputs) - 1),
                 replicas=reading.replicas,
                 keras=reading.keras,
                 before=number(first.before[0]),
                 first=number(first.after[0]),
                 after=after,
-                rest=number(last.after[-1]),
-                copies=self._numbers(last.after),
+                rest=self.texts("story.training.rest", value=number(last.after[-1]), count=len(last.after) - 1),
+                copies=self._list(numbers_apart(last.after)),
                 device=weight.devices[0] if weight else "",
-                slots=self._names(slots),
+                shared=self.texts("story.training.shared", slots=self._names(slots), count=len(slots)),
                 steps=self._steps(last.number),
             )
         ]
@@ -185,7 +191,10 @@ def error_key(reading: Reading) -> str:
     if cause == "no_handle":
         return "no_handle_scope" if reading.place("step") == "in" else "no_handle_merge"
     if cause == "placeholder":
-        return "placeholder" if reading.has_slots else "placeholder_weight"
+        in_the_step = weight is not None and weight.moment == "first_call"
+        return (
+            "placeholder_both" if in_the_step and reading.has_slots else "placeholder_weight" if in_the_step else cause
+        )
     if cause == "needs_scope" and reading.fit:
         return "needs_scope_fit"
     return cause

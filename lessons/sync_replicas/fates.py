@@ -19,7 +19,7 @@ def fates(events: Iterable[Event]) -> dict[Push, Fate | None]:
     core/kernels/conditional_accumulator_base.cc and typed_conditional_accumulator_base.h). So what was pushed with
     local step L is in one of the first L + 1 averages of its variable, or in none ever.
 
-    None where it can't be told: the chief was killed, and an average that it took and never reported is missing, for
+    None where it can't be known: the chief was killed, and an average that it took and never reported is missing, for
     there is less in the accumulator than was pushed into it.
     """
     pushed: dict[Push, int] = {}

@@ -1,4 +1,4 @@
-"""The moving figure: a lane a worker over time, the step counter beside the updates, and the parameter server.
+"""The moving figure: one lane per worker over time, the step counter beside the updates, and the parameter server.
 
 Time runs from left to right, from the first step of any worker. What stands on the parameter server (the token queue,
 the accumulators, the weights), the counters and the words are those of the moment that play has come to.
@@ -209,7 +209,7 @@ class _Drawing:
         return round(_LEFT + wide + _QUIET * part, 4)
 
     def _times(self) -> Iterator[float]:
-        """The moments of the pictures: the beginning, everything that happens (what is close together in one), and the
+        """The moments of the frames: the beginning, everything that happens (what is close together in one), and the
         end."""
         reading = self.reading
         yield self.begin

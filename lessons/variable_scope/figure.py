@@ -1,7 +1,7 @@
 """The moving figure: the operations as nested scopes with their variables, which of these are one object, and what the
 process holds.
 
-A row an operation, indented as in the program. A variable has a marker; names of one object have one shape and colour,
+One row per operation, indented as in the program. A variable has a marker; names of one object share shape and colour,
 and a line joins them. At the right stands the one process, with a marker and a value for each variable that there is.
 """
 
@@ -49,7 +49,7 @@ SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "star", "hexagon
 
 @dataclass(frozen=True)
 class _Frame:
-    """One picture: how many operations are done, and how many times values were read."""
+    """One frame: how many operations are done, and how many times values were read."""
 
     done: int
     read: int = 0
@@ -116,9 +116,9 @@ class _Drawing:
         self.height = self.banner + _BANNER + _CAPTION
 
     def figure(self) -> go.Figure:
-        pictures = list(self._frames())
-        names = [picture.name for picture in pictures]
-        states = [self._state(picture) for picture in pictures]
+        frames = list(self._frames())
+        names = [frame.name for frame in frames]
+        states = [self._state(frame) for frame in frames]
         annotations = [
             note(_CARD + 0.015, _TOP + 13, f"<b>{self.texts('figure.process')}</b>", "left", 13),
             note(_CARD + 0.015, _TOP + 31, self._devices, "left", 12),

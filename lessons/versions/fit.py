@@ -51,7 +51,7 @@ class Reading:
 
     @property
     def loss_right(self) -> bool:
-        """True where the loss of every epoch is told right, whatever the weights."""
+        """True where the loss reported for every epoch is right, whatever the weights."""
         return all(epoch.loss_right for epoch in self.epochs)
 
 

@@ -17,7 +17,7 @@ from lessons.sync_replicas import reading as sync_replicas
 from lessons.variable_scope import reading as variable_scope
 from lessons.versions import fit
 
-FOLDER: Final = Path(__file__).parent  # of the texts that an outcome is told in
+FOLDER: Final = Path(__file__).parent  # of the texts of outcomes
 MAX_SEPARATE: Final = 4  # copies that are named one by one
 
 # "right": as it is meant to be. "odd": TensorFlow said nothing, and it is not. "raised": TensorFlow's own error.
@@ -89,7 +89,7 @@ def _of_variable_scope(trace: Trace, texts: Texts) -> Outcome:
     if reading.failure:
         return _raised(reading.failure.kind, f"outcome.variable_scope.{reading.failure.cause}", texts)
     names, objects = len(reading.variables), len(reading.objects)
-    return Outcome("right", texts("outcome.variable_scope.told", names=names, objects=objects))
+    return Outcome("right", texts("outcome.variable_scope.counted", names=names, objects=objects))
 
 
 def _of_placement(trace: Trace, texts: Texts) -> Outcome:

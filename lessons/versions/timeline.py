@@ -60,7 +60,7 @@ class Point:
 
 
 def figure(points: Sequence[Point], texts: Texts) -> go.Figure:
-    """Weight of each replica, the loss that is told of the last of three epochs, and of an epoch of 200 batches."""
+    """Weight of each replica, the loss reported for the last of three epochs, and of an epoch of 200 batches."""
     drawn = make_subplots(
         rows=len(PANELS),
         shared_xaxes=True,
@@ -143,7 +143,7 @@ def verdict(point: Point, texts: Texts) -> str:
     else:
         weight = "right"
     loss = "nan" if not math.isfinite(long.loss) else "right" if last.loss_right else "first"
-    return texts.sentences([texts(f"timeline.weight.{weight}"), texts(f"timeline.told.{loss}")])
+    return texts.sentences([texts(f"timeline.weight.{weight}"), texts(f"timeline.reported.{loss}")])
 
 
 def _epoch(trace: Trace | None, place: int) -> Epoch | None:
@@ -202,7 +202,7 @@ def _traces(panel: Panel, points: Sequence[Point], names: Sequence[str], texts: 
             texts("timeline.nan") if odd else "" if value is None else number(value)
             for value, odd in zip(values, infinite, strict=True)
         ]
-        # What is right is told once, at the first point.
+        # What is right is said once, at the first point.
         near = [
             number(_expected(panel)) == word and point is not points[0]
             for word, point in zip(said, points, strict=True)

@@ -96,6 +96,9 @@ def scope_trace(
         if slot_moment == first:
             for name in SLOTS[chosen["optimizer"]]:
                 birth(f"SGD/dense/kernel/{name}" if legacy else f"sgd/dense_kernel_{name}", "slot", first, slots)
+        if legacy:
+            for name in ("learning_rate", "decay", "momentum"):
+                birth(f"SGD/{name}", "other", first, counter)
     sent = chosen["inputs"] if gradients is None else gradients
     for number, values in enumerate(copies, 1):
         if chosen["loop"] == "fit":

@@ -34,7 +34,7 @@ def words(text: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())
 
 
-def told(chart: go.Figure) -> str:
+def text_of(chart: go.Figure) -> str:
     """All text of the first picture."""
     texts = [text for layer in chart.data for text in (layer.text or ())]
     texts += [annotation.text for annotation in chart.layout.annotations]
@@ -57,7 +57,7 @@ def pictures(chart: go.Figure) -> list[list[dict[str, Any]]]:
 
 def test_at_first_the_last_state_is_shown_with_its_numbers() -> None:
     chart = drawn(trace([1.15, 1.15], [1.3, 1.3], aggregation="MEAN", steps=2))
-    text = told(chart)
+    text = text_of(chart)
     for expected in (
         "0.1",
         "0.2",
@@ -111,9 +111,9 @@ def test_own_numbers_pass_in_their_own_lanes() -> None:
     merge = pictures(chart)[1][TOKENS]
     assert len(set(merge["y"][6:9])) == 3
     assert pictures(chart)[1][NODES]["marker"]["opacity"] == [0]
-    assert "unmerged" in told(chart)
-    assert "Copies: differ" in told(chart)
-    assert told(chart).count("≠") == 2
+    assert "unmerged" in text_of(chart)
+    assert "Copies: differ" in text_of(chart)
+    assert text_of(chart).count("≠") == 2
 
 
 def test_what_is_not_used_is_struck_through() -> None:
@@ -125,7 +125,7 @@ def test_what_is_not_used_is_struck_through() -> None:
 
 
 def test_an_optimizer_leaves_the_aggregation_aside() -> None:
-    text = told(drawn(trace([0.97, 0.97], route="optimizer", learning_rate=0.1, aggregation="MEAN")))
+    text = text_of(drawn(trace([0.97, 0.97], route="optimizer", learning_rate=0.1, aggregation="MEAN")))
     assert "aggregation=MEAN · not asked" in text
     assert "optimizer SGD" in text
     assert "× −0.1" in text
@@ -135,14 +135,14 @@ def test_an_optimizer_leaves_the_aggregation_aside() -> None:
 
 
 def test_on_read_merges_at_the_read() -> None:
-    text = told(drawn(trace([1.1, 1.2], reads=[2.3], synchronization="ON_READ", aggregation="SUM")))
+    text = text_of(drawn(trace([1.1, 1.2], reads=[2.3], synchronization="ON_READ", aggregation="SUM")))
     assert "aggregation=SUM · asked at the read" in text
     assert "unmerged" in text
     assert "Σ sum 2.3" in text
 
 
 def test_what_cannot_be_told_is_not_drawn_as_known() -> None:
-    text = told(drawn(trace([1.2, 1.2], gradients=[0.2, 0.2], aggregation="MEAN")))
+    text = text_of(drawn(trace([1.2, 1.2], gradients=[0.2, 0.2], aggregation="MEAN")))
     assert "can’t tell 0.2" in text
 
 
@@ -150,7 +150,7 @@ def test_an_error_strikes_where_it_happened() -> None:
     run = trace([1.3, 1.3], error=("ValueError", MESSAGES["python_sum"]), steps=3, aggregation="SUM")
     chart = drawn(run)
     assert [frame.name for frame in chart.frames][-2:] == ["1contribute", "1error"]
-    text = told(chart)
+    text = text_of(chart)
     assert "✕ ValueError · step 2 · line 41" in text
     assert "Step 2 of 3 · TensorFlow raises an error" in text
     assert "ValueError" not in "".join(words(text) for layers in pictures(chart)[:-1] for text in layers[INK]["text"])
@@ -161,7 +161,7 @@ def test_an_error_at_the_read_leaves_the_copies() -> None:
     chart = drawn(run)
     assert [frame.name for frame in chart.frames] == ["0contribute", "0merge", "0apply", "0error"]
     assert words(chart.data[NODES].text[1]) == "✕"
-    assert "1 → 1.2" in told(chart)
+    assert "1 → 1.2" in text_of(chart)
 
 
 def test_an_error_before_the_first_step_is_one_picture_without_controls() -> None:
@@ -169,7 +169,7 @@ def test_an_error_before_the_first_step_is_one_picture_without_controls() -> Non
     assert not chart.frames
     assert not chart.layout.updatemenus
     assert not chart.layout.sliders
-    assert "✕ ValueError · line 41" in told(chart)
+    assert "✕ ValueError · line 41" in text_of(chart)
 
 
 def test_buttons_lead_one_picture_on_and_back_from_every_frame() -> None:
@@ -196,7 +196,7 @@ def test_every_merge_can_be_drawn_and_told(
     copies: list[list[float]], settings: dict[str, Any], language: Language
 ) -> None:
     run = trace(*copies, **settings)
-    text = told(drawn(run, language)) + alternative(read(run), TEXTS[language])
+    text = text_of(drawn(run, language)) + alternative(read(run), TEXTS[language])
     assert "{" not in text
     assert "None" not in text
 
@@ -207,7 +207,7 @@ def test_a_run_that_was_cut_off_anywhere_can_be_drawn_and_told(language: Languag
     for length in range(1, len(whole.events)):
         for status in ("killed", "timeout", "cancelled"):
             run = cut(whole, length, status)
-            assert "✕" in told(drawn(run, language))
+            assert "✕" in text_of(drawn(run, language))
             assert alternative(read(run), TEXTS[language])
 
 

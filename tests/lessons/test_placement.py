@@ -113,13 +113,13 @@ def test_the_figure_moves_from_names_to_places_to_values() -> None:
 
 
 def test_the_story_of_a_write_that_arrives_and_of_one_that_does_not() -> None:
-    told = " ".join(what_happened(shared(), ENGLISH))
-    assert "ps 0 404 B, ps 1 40 B" in told
-    assert "worker 1 read 1" in told
-    told = " ".join(what_happened(own(), ENGLISH))
-    assert "worker 0 60 B, worker 1 60 B" in told
-    assert "read 0" in told
-    assert "local to it" in told
+    said = " ".join(what_happened(shared(), ENGLISH))
+    assert "ps 0 404 B, ps 1 40 B" in said
+    assert "worker 1 read 1" in said
+    said = " ".join(what_happened(own(), ENGLISH))
+    assert "worker 0 60 B, worker 1 60 B" in said
+    assert "read 0" in said
+    assert "local to it" in said
 
 
 @pytest.mark.parametrize(("count", "text"), [(4, "4 B"), (999, "999 B"), (40_400, "40.4 kB"), (4_000_000, "4 MB")])

@@ -35,7 +35,7 @@ def drawn(run: Trace, language: Language = "en") -> go.Figure:
     return figure(read(run), TEXTS[language])
 
 
-def told(chart: go.Figure) -> str:
+def text_of(chart: go.Figure) -> str:
     """All text of the first picture."""
     texts = [text for layer in chart.data for text in (layer.text or ())]
     texts += [annotation.text for annotation in chart.layout.annotations]
@@ -79,7 +79,7 @@ RUNS: list[Trace] = [
 
 def test_everything_inside_trains() -> None:
     chart = drawn(scope_trace(*SUMMED))
-    text = told(chart)
+    text = text_of(chart)
     for expected in ("model", "optimizer", "first step strategy.run", "×2", "0.7 → 0.13", "∇ 2", "✓ Trains as one"):
         assert expected in text
     assert "MirroredVariable · CPU:0, CPU:1" in text
@@ -116,10 +116,10 @@ def test_births_stand_in_the_columns_of_their_moments() -> None:
 
 
 def test_a_step_outside_by_strategy_run_is_also_seen_inside() -> None:
-    assert "▲ strategy.run" in told(drawn(scope_trace(*SUMMED, apply_scope="out")))
-    assert "▲" not in told(drawn(scope_trace(*SUMMED)))
-    assert "▲" not in told(drawn(scope_trace(**DIRECT)))
-    assert "first step direct call" in told(drawn(scope_trace(**DIRECT)))
+    assert "▲ strategy.run" in text_of(drawn(scope_trace(*SUMMED, apply_scope="out")))
+    assert "▲" not in text_of(drawn(scope_trace(*SUMMED)))
+    assert "▲" not in text_of(drawn(scope_trace(**DIRECT)))
+    assert "first step direct call" in text_of(drawn(scope_trace(**DIRECT)))
 
 
 def test_play_builds_it_up_moment_by_moment() -> None:
@@ -158,7 +158,7 @@ def test_drift_is_set_off_and_said() -> None:
     layers = last(run)
     assert layers[BAD]["fillcolor"] == DRIFTED
     assert len(boxes(layers[BAD])) == 1 + 1  # the copy that stayed behind, and the outcome
-    text = told(drawn(run))
+    text = text_of(drawn(run))
     assert "CPU:1 ≠" in text
     assert "∇ –" in text  # it had no gradient
     assert "≠ Only one copy trains. No error" in text
@@ -170,14 +170,14 @@ def test_a_plain_weight_leaves_the_other_device_empty() -> None:
     (copy, outcome) = boxes(layers[GOOD])[0], boxes(layers[BAD])[0]
     assert copy[2] < 0.5
     assert outcome[2] == 1
-    assert "≠ Not distributed: a plain weight" in told(drawn(run))
+    assert "≠ Not distributed: a plain weight" in text_of(drawn(run))
 
 
 def test_an_error_strikes_at_its_moment() -> None:
     run = scope_trace(error=MESSAGES["mixing"], slots=None, counter=PLAIN, optimizer_scope="out")
     chart = drawn(run)
     assert len(chart.frames) == 4
-    text = told(chart)
+    text = text_of(chart)
     assert re.search(r"✕ RuntimeError · step 1 · line \d+", text)
     assert "not made" in text
     layers = last(run)
@@ -196,14 +196,14 @@ def test_an_error_strikes_at_its_moment() -> None:
 def test_an_error_in_a_later_step_leaves_the_steps_before_it() -> None:
     chart = drawn(scope_trace([0.7, 0.7], error=MESSAGES["placeholder"], steps=3))
     assert len(chart.frames) == 4 + 1 + 1
-    text = told(chart)
+    text = text_of(chart)
     assert "✕ InvalidArgumentError · step 2" in text
     assert "1 → 0.7" in text
 
 
 def test_an_error_before_the_first_step() -> None:
     run = RUNS[-1]
-    text = told(drawn(run))
+    text = text_of(drawn(run))
     assert "✕ AttributeError · before step 1" in text
     assert "Trains" not in text
 
@@ -211,7 +211,7 @@ def test_an_error_before_the_first_step() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("run", RUNS)
 def test_every_run_can_be_drawn_and_told(run: Trace, language: Language) -> None:
-    text = told(drawn(run, language)) + alternative(read(run), TEXTS[language])
+    text = text_of(drawn(run, language)) + alternative(read(run), TEXTS[language])
     assert "{" not in text
     assert "None" not in text
 
@@ -231,7 +231,7 @@ def test_a_run_that_was_cut_off_anywhere_can_be_drawn_and_told(settings: dict[st
     for length in range(1, len(whole.events)):
         for status in ("killed", "timeout", "cancelled"):
             run = cut(whole, length, status)
-            assert "✕" in told(drawn(run, language))
+            assert "✕" in text_of(drawn(run, language))
             assert alternative(read(run), TEXTS[language])
 
 

@@ -190,6 +190,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
         "`tf.VariableAggregation.SUM`.",
     ),
+    "loss_reduction": (
+        "ValueError",
+        "Please use `tf.keras.losses.Reduction.SUM` or `tf.keras.losses.Reduction.NONE` for loss reduction when losses "
+        "are used with `tf.distribute.Strategy` outside of the built-in training loops. ...",
+    ),
     "no_build": ("AttributeError", "'SGD' object has no attribute 'build'"),
     "build_early": ("ValueError", "Unknown variable: <Variable path=dense/kernel>. This optimizer can only be ..."),
     "assertion": ("AssertionError", ""),

@@ -17,12 +17,12 @@ from tests.lessons.traces import cut, trace
 LESSON = Path(__file__).parents[2] / "lessons" / "aggregation"
 
 
-def told(run: Trace, language: Language = "en") -> list[str]:
+def sentences_of(run: Trace, language: Language = "en") -> list[str]:
     return what_happened(read(run), run, Texts(LESSON, language))
 
 
 def test_mean() -> None:
-    assert told(trace([1.15, 1.15], aggregation="MEAN")) == [
+    assert sentences_of(trace([1.15, 1.15], aggregation="MEAN")) == [
         "The 2 replicas contribute 0.1 and 0.2.",
         "`aggregation=MEAN` averages them, so every copy gets 0.15.",
         "`weight.assign_add` takes every copy from 1 to 1.15.",
@@ -32,27 +32,27 @@ def test_mean() -> None:
 
 
 def test_mean_in_chinese() -> None:
-    sentences = told(trace([1.15, 1.15], aggregation="MEAN"), "zh")
+    sentences = sentences_of(trace([1.15, 1.15], aggregation="MEAN"), "zh")
     assert sentences[0] == "2 个副本分别贡献 0.1 和 0.2。"
     assert "0.15" in sentences[1]
     assert "从 1 变为 1.15" in sentences[2]
 
 
 def test_none_drifts_and_nothing_is_raised() -> None:
-    sentences = told(trace([1.1, 1.2], [1.2, 1.4], steps=2))
+    sentences = sentences_of(trace([1.1, 1.2], [1.2, 1.4], steps=2))
     assert "in each of 2 steps" in sentences[0]
     assert "nothing is merged" in sentences[1]
     assert sentences[2] == "The copies now differ, 1.2 and 1.4, and TensorFlow raises no error."
 
 
 def test_first_names_what_is_not_used() -> None:
-    sentences = told(trace([1.1] * 3, gradients=[0.1, 0.2, 0.3], aggregation="ONLY_FIRST_REPLICA"))
+    sentences = sentences_of(trace([1.1] * 3, gradients=[0.1, 0.2, 0.3], aggregation="ONLY_FIRST_REPLICA"))
     assert sentences[1].endswith("takes replica 0's 0.1 for every copy and does not use 0.2 and 0.3.")
 
 
 def test_an_optimizer_sums_and_says_why() -> None:
     # 0.1 + 0.2 = 0.3; 1 - 0.5 * 0.3 = 0.85
-    sentences = told(trace([0.85, 0.85], route="optimizer", learning_rate=0.5, aggregation="MEAN"))
+    sentences = sentences_of(trace([0.85, 0.85], route="optimizer", learning_rate=0.5, aggregation="MEAN"))
     assert sentences[1] == "SGD adds the gradients to 0.3 and moves every copy by −0.5 × 0.3 = −0.15."
     assert sentences[2].startswith("`aggregation=MEAN` was not asked")
     assert "all_reduce(ReduceOp.SUM)" in sentences[2]
@@ -61,27 +61,27 @@ def test_an_optimizer_sums_and_says_why() -> None:
 
 
 def test_ambiguous_numbers_are_called_so() -> None:
-    sentences = told(trace([1.2, 1.2], gradients=[0.2, 0.2], aggregation="MEAN"))
+    sentences = sentences_of(trace([1.2, 1.2], gradients=[0.2, 0.2], aggregation="MEAN"))
     assert "the mean, the first and each one's own alike" in sentences[1]
     assert "cannot tell" in sentences[1]
 
 
 def test_a_read_adds_what_an_optimizer_kept_equal() -> None:
     settings: dict[str, Any] = {"route": "optimizer", "synchronization": "ON_READ", "aggregation": "SUM"}
-    sentences = told(trace([0.7, 0.7], reads=[1.4], **settings))
+    sentences = sentences_of(trace([0.7, 0.7], reads=[1.4], **settings))
     assert any("adds the copies and gives 1.4" in sentence for sentence in sentences)
     assert not any("was not asked" in sentence for sentence in sentences)
 
 
 def test_outside_the_replicas() -> None:
-    sentences = told(trace([1.1, 1.2], route="cross_replica", aggregation="SUM"))
+    sentences = sentences_of(trace([1.1, 1.2], route="cross_replica", aggregation="SUM"))
     assert "hands each device's copy the number of its own replica" in sentences[1]
     assert "The counters say 1" in sentences[3]
 
 
 def test_the_lost_replica() -> None:
     run = trace([0.7] * 3, gradients=[0.1, 0.2, 0.3], route="optimizer", cross_device="hierarchical_copy")
-    sentence = told(run)[1]
+    sentence = sentences_of(run)[1]
     assert "0.6, and gets 0.3" in sentence
     assert "two groups of 1" in sentence
     assert "the last, with 0.3" in sentence
@@ -90,7 +90,9 @@ def test_the_lost_replica() -> None:
 def test_odd_counters_are_told() -> None:
     run = trace([1.15, 1.15], aggregation="MEAN")
     events = [{**event, "value": 7.0} if event.get("counter") == "MEAN" else event for event in run.events]
-    assert told(Trace(tuple(events)))[3] == ("The counters do not say what was expected: MEAN 7/7 instead of 1.")
+    assert sentences_of(Trace(tuple(events)))[3] == (
+        "The counters do not say what was expected: MEAN 7/7 instead of 1."
+    )
 
 
 # Messages of TensorFlow 2.21 and Keras 3.15, as runs raised them.
@@ -119,7 +121,7 @@ def test_every_explanation_has_a_message_here() -> None:
 def test_an_error_is_explained_and_fixed(name: str, message: str, language: Language) -> None:
     assert explanation(message) == name
     run = trace(error=("ValueError", message))
-    sentences = told(run, language)
+    sentences = sentences_of(run, language)
     assert len(sentences) == 3  # what was sent, where, why
     assert "`ValueError`" in sentences[1]
     assert "41" in sentences[1]
@@ -132,14 +134,14 @@ def test_division_of_a_value_per_replica_is_the_same_mistake() -> None:
 
 def test_a_failed_read_says_that_the_copies_changed() -> None:
     run = trace([1.1, 1.2], reads=[], error=("ValueError", MESSAGES["read_none"]), synchronization="ON_READ")
-    assert "The copies changed, but the read failed" in told(run)[-1]
+    assert "The copies changed, but the read failed" in sentences_of(run)[-1]
     # raised inside the call itself, before any copy was reported
     run = trace(error=("ValueError", MESSAGES["read_none"]), synchronization="ON_READ", route="cross_replica")
-    assert "The call ends with a read" in told(run)[-1]
+    assert "The call ends with a read" in sentences_of(run)[-1]
 
 
 def test_an_unknown_error_is_quoted_as_code_and_not_too_long() -> None:
-    sentence = told(trace(error=("RuntimeError", "a `tick`\nand " + "x" * 1000)))[-1]
+    sentence = sentences_of(trace(error=("RuntimeError", "a `tick`\nand " + "x" * 1000)))[-1]
     assert sentence.startswith("TensorFlow's own words: `a 'tick' and xxx")
     assert sentence.endswith("…`")
     assert len(sentence) < 300
@@ -150,7 +152,7 @@ def test_an_unknown_error_is_quoted_as_code_and_not_too_long() -> None:
 def test_a_stopped_run_says_how_far_it_came(status: str, language: Language) -> None:
     whole = trace([1.1, 1.2], [1.2, 1.4], steps=20)
     for length in range(1, len(whole.events)):
-        sentences = told(cut(whole, length, status), language)
+        sentences = sentences_of(cut(whole, length, status), language)
         assert 1 <= len(sentences) <= 5
     assert re.search(r"\b2\b.*\b20\b|20 步中完成了 2 步", sentences[-1])
 
@@ -193,7 +195,7 @@ def test_every_branch_has_its_words_and_keeps_short(
     copies: list[list[float]], settings: dict[str, Any], language: Language
 ) -> None:
     for read_value in (copies[-1][0], sum(copies[-1]), sum(copies[-1]) / len(copies[-1]), 99.0):
-        sentences = told(trace(*copies, reads=[read_value] * len(copies), **settings), language)
+        sentences = sentences_of(trace(*copies, reads=[read_value] * len(copies), **settings), language)
         assert 2 <= len(sentences) <= 5
         for sentence in sentences:
             assert "{" not in sentence

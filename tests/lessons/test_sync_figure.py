@@ -39,7 +39,7 @@ def said(layer: dict[str, Any]) -> list[str]:
     return [words(text) for text in layer["text"]]
 
 
-def told(chart: go.Figure) -> str:
+def text_of(chart: go.Figure) -> str:
     texts = [text for layer in chart.data for text in (layer.text or ())]
     texts += [annotation.text for annotation in chart.layout.annotations]
     return " | ".join(words(text) for text in texts if words(text))
@@ -129,7 +129,7 @@ def test_a_killed_worker_s_lane_ends() -> None:
 
 def test_a_deadlock_says_who_holds_and_who_waits() -> None:
     chart = drawn(crossed().end())
-    text = told(chart)
+    text = text_of(chart)
     assert "■ Deadlock, updates before it: 0" in text
     assert "held: conv 1/2, fc_w 1/2 · tokens: 2" not in text
     assert "held: conv 1/2, fc_w 1/2 · tokens: 0" in text
@@ -141,7 +141,7 @@ def test_a_deadlock_says_who_holds_and_who_waits() -> None:
 
 
 def test_an_error_before_the_first_step() -> None:
-    text = told(drawn(RUNS["article"]))
+    text = text_of(drawn(RUNS["article"]))
     assert "✕ ValueError" in text
     assert "line 260 of the program" in text
     assert "failed" in text
@@ -165,7 +165,7 @@ def test_every_run_can_be_drawn_and_told_however_far_it_has_come(run: Trace, lan
         end = {"event": "end", "t": 99.0, "status": status, "seconds": 99.0, "reason": "?"}
         part = Trace((*run.events[:length], end))
         chart = drawn(part, language)
-        text = told(chart) + alternative(read(part), TEXTS[language])
+        text = text_of(chart) + alternative(read(part), TEXTS[language])
         assert "{" not in text
         assert "None" not in text
         assert chart.layout.height == height

@@ -115,5 +115,5 @@ def test_what_replaced_it_uses_every_gradient(engine: Engine, runs: Mapping[str,
         "fc_w": ["−1, −2 → 1.5", "−1, −2 → 3"],
         "fc_b": ["−1, −2 → 3", "−1, −2 → 6"],
     }
-    told = " ".join(sentences(runs["composite"], run, TEXTS["en"]))
-    assert "2 steps used all 12 gradients" in told  # 2 workers, 3 variables, 2 steps
+    said = " ".join(sentences(runs["composite"], run, TEXTS["en"]))
+    assert "2 steps used all 12 gradients" in said  # 2 workers, 3 variables, 2 steps

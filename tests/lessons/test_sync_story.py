@@ -24,26 +24,26 @@ def story(run: Trace, language: Language = "en") -> str:
 
 
 def test_pushed_taken_and_dropped_add_up() -> None:
-    told = story(wasted_round().end())
-    assert "2 workers pushed 6 gradients; 2 averages took 4 of them" in told
-    assert "Dropped without a word: 2 (worker:0 1 and worker:1 1)" in told
-    assert "The first tokens (2) carry step 0" in told
-    assert "Smallest change" not in told
+    said = story(wasted_round().end())
+    assert "2 workers pushed 6 gradients; 2 averages took 4 of them" in said
+    assert "Dropped without a word: 2 (worker:0 1 and worker:1 1)" in said
+    assert "The first tokens (2) carry step 0" in said
+    assert "Smallest change" not in said
 
 
 def test_in_step_nothing_is_dropped() -> None:
-    told = story(in_step(3).end())
-    assert "3 averages took 6 of them" in told
-    assert "Dropped" not in told
-    assert "global_step is 3, as many as there were updates." in told
-    assert "num_tokens=0" in told
+    said = story(in_step(3).end())
+    assert "3 averages took 6 of them" in said
+    assert "Dropped" not in said
+    assert "global_step is 3, as many as there were updates." in said
+    assert "num_tokens=0" in said
 
 
 def test_a_step_that_is_shared_counts_every_optimizer() -> None:
-    told = story(miscounted().end())
-    assert "global_step is 2, but each of `conv` and `fc_w` had only 1 updates" in told
-    assert "`conv` (rate 0.1) 0.15 and `fc_w` (rate 1) 1.5" in told
-    assert told.endswith("Smallest change: `global_step=composite`.")
+    said = story(miscounted().end())
+    assert "global_step is 2, but each of `conv` and `fc_w` had only 1 updates" in said
+    assert "`conv` (rate 0.1) 0.15 and `fc_w` (rate 1) 1.5" in said
+    assert said.endswith("Smallest change: `global_step=composite`.")
 
 
 def test_a_composite_moves_each_variable_by_its_own_rate() -> None:
@@ -53,25 +53,25 @@ def test_a_composite_moves_each_variable_by_its_own_rate() -> None:
     script.average((0, 1), (1, 1)).average((0, 1), (1, 1), variable="fc_w").state(1, tokens=2)
     for worker in (0, 1):
         script.token(worker, 0).after(worker, 1, conv=0.15, fc_w=1.5)
-    told = story(script.end())
-    assert "global_step is 1, and each of `conv` and `fc_w` had 1 updates" in told
-    assert "Each variable is where its own learning rate takes it" in told
+    said = story(script.end())
+    assert "global_step is 1, and each of `conv` and `fc_w` had 1 updates" in said
+    assert "Each variable is where its own learning rate takes it" in said
 
 
 def test_a_deadlock_says_who_waits_for_what_and_why() -> None:
-    told = story(crossed().end())
-    assert "nothing moved for" in told
-    assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in told
-    assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in told
-    assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in told
-    assert "all of them come from one queue" in told
-    assert told.endswith("Smallest change: `global_step=composite`.")
+    said = story(crossed().end())
+    assert "nothing moved for" in said
+    assert "worker:0 has a token for `conv` and waits for that of `fc_w`." in said
+    assert "worker:1 has a token for `fc_w` and waits for that of `conv`." in said
+    assert "The accumulator of `conv` holds 1 of 2 gradients and waits for 1 more." in said
+    assert "all of them come from one queue" in said
+    assert said.endswith("Smallest change: `global_step=composite`.")
 
 
 def test_who_was_killed_and_whether_it_goes_on() -> None:
-    told = story(killed(1).end())
-    assert told.startswith("worker:1 ended itself by SIGKILL in its step 1")
-    assert told.endswith("Smallest change: `replicas_to_aggregate=1`.")
+    said = story(killed(1).end())
+    assert said.startswith("worker:1 ended itself by SIGKILL in its step 1")
+    assert said.endswith("Smallest change: `replicas_to_aggregate=1`.")
     assert "Only the chief takes averages" in story(killed(0).end())
 
 
@@ -79,27 +79,27 @@ def test_a_slow_worker_is_told_by_its_gradients() -> None:
     script = Script(workers=3, replicas_to_aggregate=2, steps=2, tokens="hook").state(0, tokens=2).step(0, 1, 2)
     script.push(0, 0).push(1, 0).average((0, 1), (1, 1)).token(0, 1).token(1, 1).step(0, 1)
     script.push(0, 1).push(1, 1).average((0, 2), (1, 2)).push(2, 0).token(2, 2).step(2).push(2, 1).state(2)
-    told = story(script.end())
-    assert "All 2 gradients of worker:2 came too late" in told
+    said = story(script.end())
+    assert "All 2 gradients of worker:2 came too late" in said
 
 
 def test_errors_are_explained() -> None:
-    told = story(RUNS["article"])
-    assert "`ValueError` in line 260" in told
-    assert "got no `global_step`" in told
-    assert told.endswith("Smallest change: `global_step=composite`.")
+    said = story(RUNS["article"])
+    assert "`ValueError` in line 260" in said
+    assert "got no `global_step`" in said
+    assert said.endswith("Smallest change: `global_step=composite`.")
     assert "`num_tokens` must be at least" in story(RUNS["too_few"])
     assert "TensorFlow's own words: `something 'else'`" in story(RUNS["other"])
-    assert NO_GLOBAL_STEP not in told  # the page shows TensorFlow's words beneath
+    assert NO_GLOBAL_STEP not in said  # the page shows TensorFlow's words beneath
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
 def test_every_story_is_complete(run: Trace, language: Language) -> None:
-    told = story(run, language)
-    assert told
-    assert "{" not in told
-    assert "None" not in told
+    said = story(run, language)
+    assert said
+    assert "{" not in said
+    assert "None" not in said
 
 
 def test_every_outcome_reason_and_cause_has_a_text() -> None:

@@ -12,7 +12,17 @@ import pytest
 from babel import Locale
 
 from lessons.aggregation.story import ERRORS
-from lessons.language import LANGUAGES, SHARED, Language, Texts, is_plural, languages_by_name, negotiate, number
+from lessons.language import (
+    LANGUAGES,
+    SHARED,
+    Language,
+    Texts,
+    is_plural,
+    languages_by_name,
+    negotiate,
+    number,
+    numbers_apart,
+)
 
 FOLDERS = [folder.parent for folder in sorted((Path(__file__).parents[2] / "lessons").glob("*/en.toml"))]
 LESSON = Path(__file__).parents[2] / "lessons" / "aggregation"
@@ -192,3 +202,18 @@ def test_the_browser_chooses_the_language(accepted: str | None, language: Langua
 )
 def test_numbers_are_written_as_people_do(value: float, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([1.1, 1.2], ["1.1", "1.2"]),  # as number() writes them
+        ([0.5, 0.5], ["0.5", "0.5"]),
+        ([0.66642, 0.66644], ["0.66642", "0.66644"]),  # which number() both writes 0.6664
+        ([8e-06, 0.0], ["8e-06", "0"]),  # and these 0
+        ([-8e-06, 2e-06, 2e-06], ["−8e-06", "2e-06", "2e-06"]),
+        ([1234567.4, 1234567.0], ["1234567.4", "1234567"]),
+    ],
+)
+def test_numbers_that_are_said_to_differ_are_seen_to(values: list[float], written: list[str]) -> None:
+    assert numbers_apart(values) == written

@@ -70,10 +70,10 @@ def test_the_article_is_read_as_two_variables_with_four_names(traces: dict[str, 
     drawn = texts_of(traces["the article"])
     assert "Python names: 4 · variables: 2" in drawn
     assert "var1 = var3" in drawn
-    told = " ".join(what_happened(reading, TEXTS["en"]))
-    assert "`var3` and `var1` are one object, `my_variable_scope/var1:0`" in told
-    assert "`my_variable_scope_1/`" in told
-    assert "`var3` reads 10 too" in told
+    said = " ".join(what_happened(reading, TEXTS["en"]))
+    assert "`var3` and `var1` are one object, `my_variable_scope/var1:0`" in said
+    assert "`my_variable_scope_1/`" in said
+    assert "`var3` reads 10 too" in said
 
 
 def test_names_of_one_object_have_one_marker_and_a_line(traces: dict[str, Trace]) -> None:
@@ -106,9 +106,9 @@ def test_an_error_strikes_at_its_operation(traces: dict[str, Trace]) -> None:
 def test_eager_variables_of_one_name_are_told_apart(traces: dict[str, Trace]) -> None:
     reading = read(traces["eager auto_reuse"])
     assert len(reading.objects) == 2
-    told = " ".join(what_happened(reading, TEXTS["en"]))
-    assert "`var1` and `var2` bear one name, `s/v:0`" in told
-    assert "`VariableScope.get_variable` sets `reuse` to False" in told
+    said = " ".join(what_happened(reading, TEXTS["en"]))
+    assert "`var1` and `var2` have the same name, `s/v:0`" in said
+    assert "`VariableScope.get_variable` sets `reuse` to False" in said
 
 
 def test_a_fix_fixes(engine: Engine, traces: dict[str, Trace]) -> None:

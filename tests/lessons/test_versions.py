@@ -189,7 +189,7 @@ def test_the_time_line() -> None:
         if "Keras 3" not in keras or point.flavour.offer.versions.keras_numbers >= (3, 10):
             assert point.right, keras
             assert timeline.verdict(point, ENGLISH) == right
-    for keras, copies, weight, told in (
+    for keras, copies, weight, said in (
         ("3.4.1", (0.857375, 0.421875), "never brought together", "replica 0’s alone"),
         ("3.5.0", (0.343, 0.343), "too long", "replica 0’s alone"),
         ("3.7.0", (0.343, 0.343), "too long", "NaN"),
@@ -200,7 +200,7 @@ def test_the_time_line() -> None:
         assert point.last.copies == pytest.approx(copies, abs=1e-5)
         assert point.right is False
         assert weight in timeline.verdict(point, ENGLISH)
-        assert told in timeline.verdict(point, ENGLISH)
+        assert said in timeline.verdict(point, ENGLISH)
 
 
 @pytest.mark.parametrize("texts", [ENGLISH, CHINESE], ids=LANGUAGES)

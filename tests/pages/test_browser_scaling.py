@@ -124,7 +124,7 @@ def test_a_sweep_fills_in_and_stops_at_once(page: Page, address: str) -> None:
     expect(page.get_by_text(re.compile(r"^Stopped"))).to_be_visible(timeout=15_000)
     expect(heat).to_contain_text("…")
     page.goto(f"{address}/status")
-    expect(page.locator("[data-testid=stMain]")).to_contain_text("Under way")
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("Running")
     expect(page.locator("[data-testid=stMetricValue]").first).to_have_text("0", timeout=15_000)
 
 

@@ -96,7 +96,7 @@ def test_filling_can_be_stopped(page: Page, address: str) -> None:
     expect(page.get_by_text(re.compile("^Stopped: "))).to_be_visible()
     expect(page.locator(".grid td > a")).to_have_count(80)
     page.get_by_role("link", name="Status").first.click()
-    for label in ("Under way", "Waiting"):
+    for label in ("Running", "Waiting"):
         metric = page.locator("[data-testid=stMetric]", has_text=label)
         expect(metric.locator("[data-testid=stMetricValue]")).to_have_text("0", timeout=20_000)
     page.go_back()

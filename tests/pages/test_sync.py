@@ -31,8 +31,8 @@ def test_a_run_is_shown_and_told(locale: str) -> None:
     # Two updates of 0.1 times the mean of 1 and 2.
     assert "= 0.3" in figure
     assert "worker:1" in figure
-    told = " ".join(each.value for each in test.markdown)
-    assert "global_step" in told
+    said = " ".join(each.value for each in test.markdown)
+    assert "global_step" in said
 
 
 def test_the_usual_recipe_is_refused_and_mended() -> None:
@@ -94,9 +94,9 @@ def test_a_list_of_delays_is_cut_to_the_workers() -> None:
 
 def test_nonsense_in_the_url_is_told_and_the_page_goes_on() -> None:
     test = sync_app(workers="9", kill_worker="x", delays="1,2,3", **REFUSED)
-    told = " ".join(each.value for each in [*test.warning, *test.error])
+    said = " ".join(each.value for each in [*test.warning, *test.error])
     for name in ("workers", "kill_worker", "delays"):
-        assert name in told
+        assert name in said
 
 
 def test_a_prediction_covers_the_run() -> None:

@@ -266,7 +266,7 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
 def test_status(alone: Engine) -> None:
     test = app("pages/status.py")
     values = {metric.label: metric.value for metric in test.metric}
-    assert values["At once, at most"] == str(alone.slots)
+    assert values["Limit"] == str(alone.slots)
     parents, versions = test.table
     assert len(parents.value) == 1
     assert "MiB" in str(parents.value.to_dict("records"))
