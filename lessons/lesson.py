@@ -87,15 +87,16 @@ class Sweep:
 class Lesson(Generic[S]):
     """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
 
-    `first` names the settings that are shown first and large; the rest are one click away. Before them come `places`:
-    those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
-    choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
-    can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `fix`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
-    `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
-    figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same. A `sweep` and a `successor` are each shown in a tab, and run
-    when that is opened.
+    `first` names the settings that are shown first and large; the rest are one click away. Before them come
+    `places`: those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused`
+    names, for a choice of settings, those that change nothing then; `captions` names, for settings whose option
+    means something else in that company, the text that says it: `controls.{setting}.captions.{name}`. `figure`,
+    `alternative` (the figure in words, for those who can't see it) and `story` (what happened, a sentence each) are
+    written from a trace. So is `fix`, where there is one: the settings to change so that the run goes right, or
+    None. `guide` leads through runs worth a look, and `actions` gives the changes that a click under the figure
+    makes, those to one subject together. A `live` figure is drawn again and again while its run goes on, from a
+    trace of status `running`; its runs take longer than the blink of an eye, and its height is always the same. A
+    `sweep` and a `successor` are each shown in a tab, and run when that is opened.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Lesson(Generic[S]):
     fix: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
+    captions: Callable[[S], Mapping[str, str]] = lambda settings: {}
     prediction: Prediction | None = None
     actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.experiments.aggregation import AGGREGATION, AggregationSettings
 from engine.trace import Trace
 from lessons.aggregation.figure import alternative, figure
-from lessons.aggregation.reading import read
+from lessons.aggregation.fix import suggested_fix
+from lessons.aggregation.reading import asked, read
 from lessons.aggregation.story import what_happened
 from lessons.lesson import Lesson, Prediction
 
@@ -17,6 +18,17 @@ def unused(settings: AggregationSettings) -> frozenset[str]:
     if settings.route != "cross_replica":
         names.add("update")
     return frozenset(names)
+
+
+def captions(settings: AggregationSettings) -> dict[str, str]:
+    """What options do where that depends on the way of the numbers: an optimizer asks for no aggregation."""
+    where = asked(settings.model_dump())
+    names = {"value": f"cross_replica_{settings.value}"} if settings.route == "cross_replica" else {}
+    if where == "never":
+        names["aggregation"] = "cross_replica" if settings.route == "cross_replica" else settings.route
+    elif where == "read":
+        names["aggregation"] = f"on_read_{settings.aggregation}"
+    return names
 
 
 def answers(trace: Trace) -> frozenset[str]:
@@ -33,8 +45,10 @@ LESSON = Lesson(
     experiment=AGGREGATION,
     first=("aggregation", "route", "replicas", "steps"),
     unused=unused,
+    captions=captions,
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), trace, texts),
+    fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("sum", "mean", "first", "own", "other", "error"), answers),
 )

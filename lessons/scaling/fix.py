@@ -31,14 +31,15 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
 
 
 def _factors(reading: Reading, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The fewest changes of loss, gradient and rule that make a step as long as is meant; of several that are as few,
-    those to what comes first in the declaration."""
+    """The fewest changes of loss, gradient and rule that make a step as long as is meant; of those that are as few,
+    one that leaves a true mean, and what comes first in the declaration."""
     names = ("loss", "gradient", "rule")
     choices = [
         dict(zip(names, values, strict=True))
         for values in itertools.product(get_args(Loss), get_args(Gradient), get_args(Rule))
     ]
     right = [choice for choice in choices if _right(reading, {**settings, **choice})]
+    right.sort(key=lambda choice: not math.isclose(loss_factor({**settings, **choice}), 1))
     changes = [{name: value for name, value in choice.items() if value != settings[name]} for choice in right]
     return min(changes, key=len)
 

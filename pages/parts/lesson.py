@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -73,19 +75,24 @@ def lesson_page(lesson: AnyLesson) -> None:
 def _controls(lesson: AnyLesson, offer: Offer | None, words: Texts, own: Texts) -> Request | None:
     model = lesson.experiment.settings
     declared = {setting.name: setting for setting in model.declared()}
-    try:
-        off = lesson.unused(model.parse(chosen(model)))
-    except SettingsError:
-        off = frozenset()
+    off: frozenset[str] = frozenset()
+    captions: Mapping[str, str] = {}
+    with contextlib.suppress(SettingsError):
+        settings = model.parse(chosen(model))
+        off, captions = lesson.unused(settings), lesson.captions(settings)
+
+    def show(name: str) -> None:
+        control(declared[name], model, lesson.name, words, own, disabled=name in off, caption=captions.get(name))
+
     st.markdown(own("intro"))
     if lesson.places:
         scope_box(lesson, own)
     for name in lesson.first:
-        control(declared[name], model, lesson.name, words, own, disabled=name in off)
+        show(name)
     with st.expander(words("page.more"), icon=":material/tune:"):
-        for name, setting in declared.items():
+        for name in declared:
             if name not in lesson.first:
-                control(setting, model, lesson.name, words, own, disabled=name in off)
+                show(name)
     request = _request(lesson, offer)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
