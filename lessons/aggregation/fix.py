@@ -16,20 +16,11 @@ def suggested_fix(reading: Reading) -> dict[str, str] | None:
 
     Every rule is a finding of runs on TensorFlow 2.4.1 to 2.21; tests run what this gives.
     """
-    if not _is_wrong(reading):
+    if not reading.wrong:
         return None
     settings = reading.settings
     fixed = _fixed({**settings}, reading.failure.message if reading.failure else "")
     return {name: value for name, value in fixed.items() if value != settings[name]} or None
-
-
-def _is_wrong(reading: Reading) -> bool:
-    """True for an error, for copies that drifted, and for a number that was lost on its way."""
-    if reading.failure is not None:
-        return reading.failure.raised
-    last = reading.last
-    drifted = last is not None and last.equal is False and not reading.on_read
-    return drifted or any(step.why in ("lost", "split_cut", "whole_rate") for step in reading.steps)
 
 
 def _fixed(settings: dict[str, Any], message: str) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.fix import suggested_fix
 from lessons.aggregation.reading import asked, read
 from lessons.aggregation.story import what_happened
+from lessons.language import Texts, number
 from lessons.lesson import Lesson, Prediction
+from lessons.outcome import Outcome, nothing, raised, values
 
 
 def unused(settings: AggregationSettings) -> frozenset[str]:
@@ -40,6 +42,19 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset.intersection(*fits) if fits and all(fits) else frozenset({"other"})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """The copies after the last step; right where they are as they are meant to be."""
+    reading = read(trace)
+    if reading.failure:
+        return raised(reading.failure.kind, reading.failure.place, texts)
+    if reading.last is None:
+        return nothing(texts)
+    copies = values([value for value in reading.last.after if value is not None], texts)
+    on_read = reading.on_read and reading.last.read is not None
+    detail = texts("outcome.on_read", value=number(reading.last.read)) if on_read else ""
+    return Outcome("odd" if reading.wrong else "right", copies, detail)
+
+
 LESSON = Lesson(
     name="aggregation",
     experiment=AGGREGATION,
@@ -50,5 +65,6 @@ LESSON = Lesson(
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), trace, texts),
     fix=lambda trace: suggested_fix(read(trace)),
+    outcome=outcome,
     prediction=Prediction(("sum", "mean", "first", "own", "other", "error"), answers),
 )

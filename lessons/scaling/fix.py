@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from engine.experiments.scaling import Gradient, Loss, Rule
-from lessons.scaling.reading import Reading, keeps_to, loss_factor, rule_factor
+from lessons.scaling.reading import Reading, as_meant, loss_factor
 
 
 def suggested_fix(reading: Reading) -> dict[str, str] | None:
     """Setting -> value; None where the run keeps to the reference, or can't: against small batches it never does, but
     its steps can be worth as much as theirs together."""
     outcome = reading.outcome
-    if outcome in ("running", "equal", "amplified", "nothing", "raised", "stopped"):
+    if reading.as_meant or outcome in ("running", "nothing", "raised", "stopped"):
         return None
     settings = reading.settings
     change: dict[str, str] = {}
@@ -38,15 +38,8 @@ def _factors(reading: Reading, settings: Mapping[str, Any]) -> dict[str, str]:
         dict(zip(names, values, strict=True))
         for values in itertools.product(get_args(Loss), get_args(Gradient), get_args(Rule))
     ]
-    right = [choice for choice in choices if _right(reading, {**settings, **choice})]
+    uneven = reading.uneven is not None
+    right = [choice for choice in choices if as_meant({**settings, **choice}, uneven=uneven)]
     right.sort(key=lambda choice: not math.isclose(loss_factor({**settings, **choice}), 1))
     changes = [{name: value for name, value in choice.items() if value != settings[name]} for choice in right]
     return min(changes, key=len)
-
-
-def _right(reading: Reading, settings: Mapping[str, Any]) -> bool:
-    if not reading.small_batches:
-        return keeps_to(settings, uneven=reading.uneven is not None)
-    # Adam divides a factor of the gradient away, but not one of the rate.
-    loss = 1.0 if settings["optimizer"] == "adam" else loss_factor(settings)
-    return math.isclose(loss * rule_factor(settings), reading.meant_factor)

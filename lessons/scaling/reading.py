@@ -138,6 +138,13 @@ class Reading:
         return not self.small_batches and keeps_to(self.settings, uneven=self.uneven is not None)
 
     @property
+    def as_meant(self) -> bool:
+        """True where the run came out as it is meant to: one with the reference, or by steps worth as much."""
+        if self.small_batches:
+            return self.outcome == "apart" and as_meant(self.settings, uneven=self.uneven is not None)
+        return self.outcome in ("equal", "amplified")
+
+    @property
     def farthest(self) -> float:
         """The largest distance between the two runs' weights."""
         return max((step.distance for step in self.steps), default=0.0)
@@ -193,6 +200,16 @@ def keeps_to(settings: Mapping[str, Any], *, uneven: bool) -> bool:
     if settings["optimizer"] == "adam" and not math.isclose(loss, 1):
         return False  # by its epsilon
     return math.isclose(loss * rule, 1)
+
+
+def as_meant(settings: Mapping[str, Any], *, uneven: bool) -> bool:
+    """True where a step is worth, by arithmetic, what is meant: the reference's, or its small steps together."""
+    replicas = int(settings["replicas"])
+    if settings["reference"] != "small_batches" or replicas == 1:
+        return keeps_to(settings, uneven=uneven)
+    # Adam divides a factor of the gradient away, but not one of the rate.
+    loss = 1.0 if settings["optimizer"] == "adam" else loss_factor(settings)
+    return math.isclose(loss * rule_factor(settings), replicas)
 
 
 def read(trace: Trace) -> Reading:

@@ -23,21 +23,21 @@ def control(
     setting: Setting,
     model: type[Settings],
     page: str,
-    words: Texts,
-    lesson: Texts,
+    app_texts: Texts,
+    lesson_texts: Texts,
     *,
     disabled: bool = False,
     caption: str | None = None,
 ) -> None:
     """The widget of one setting, with a sentence on what it changes: the text named `caption`, or the option's own."""
     if setting.kind == "words":
-        sequence(setting, model, page, lesson)
+        sequence(setting, model, page, lesson_texts)
         return
-    label = lesson(f"controls.{setting.name}.label")
+    label = lesson_texts(f"controls.{setting.name}.label")
     common: dict[str, Any] = {
         "key": setting.name,
         "disabled": disabled,
-        "help": lesson(f"controls.{setting.name}.help"),
+        "help": lesson_texts(f"controls.{setting.name}.help"),
         "on_change": _changed,
         "args": (model, page, setting.name),
     }
@@ -47,13 +47,13 @@ def control(
         else:
             st.selectbox(label, setting.choices, **common)
         said = f"captions.{caption}" if caption else f"options.{st.session_state[setting.name]}.text"
-        st.caption(lesson(f"controls.{setting.name}.{said}"))
+        st.caption(lesson_texts(f"controls.{setting.name}.{said}"))
     elif setting.kind == "integer" and setting.optional:
         st.segmented_control(label, range(int(setting.minimum or 0), int(setting.maximum or 0) + 1), **common)
     elif setting.kind == "integer":
         st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), **common)
     elif setting.kind == "number":
-        placeholder = words("page.none") if setting.optional else as_words(setting.default)
+        placeholder = app_texts("page.none") if setting.optional else as_words(setting.default)
         low, high = float(setting.minimum or 0), float(setting.maximum or 0)
         st.number_input(label, low, high, value=None, step=0.1, format="%g", placeholder=placeholder, **common)
     else:
