@@ -56,8 +56,9 @@ def run(
     except (SettingsError, CannotRunError) as error:
         _refuse(error, request, app_texts)
         return None
-    except EngineBusyError:
-        st.warning(app_texts("run.busy"), icon=":material/hourglass_disabled:")
+    except EngineBusyError as error:
+        busy = "run.busy_session" if error.of_session else "run.busy"
+        st.warning(app_texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
         st.button(app_texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
@@ -166,7 +167,7 @@ def _refuse(error: SettingsError | CannotRunError, request: Request, app_texts: 
 
 
 def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> None:
-    """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
+    """Where the run is: TensorFlow is being imported, others are before it, there is no memory, or it is under way."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
@@ -174,6 +175,7 @@ def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Reques
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
         holder.progress(state.progress, app_texts("run.starting", version=version, percent=percent, seconds=seconds))
     elif place:
-        holder.info(app_texts("run.queued", place=place), icon=":material/hourglass_top:")
+        queued = "run.no_memory" if ticket.waits_for == "memory" else "run.queued"
+        holder.info(app_texts(queued, place=place), icon=":material/hourglass_top:")
     else:
         holder.info(app_texts("run.running"), icon=":material/play_circle:")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.engine import IDLE_SECONDS, MAX_PARENTS, Engine, ParentState
+from engine.engine import Engine, ParentState
 from engine.experiments import EXPERIMENTS
 from engine.runtimes import Entry, catalogue_state
 from lessons.language import Texts
@@ -37,7 +37,7 @@ def _live(engine: Engine, app_texts: Texts) -> None:
         st.metric(app_texts("status.slots"), engine.slots, border=True)
         st.metric(app_texts("status.total"), total, border=True)
     st.subheader(app_texts("status.parents"), anchor=False)
-    st.markdown(app_texts("status.parents_about", minutes=f"{IDLE_SECONDS / 60:.0f}", most=MAX_PARENTS))
+    st.markdown(app_texts("status.parents_about", minutes=f"{engine.limits.idle / 60:.0f}", most=engine.limits.parents))
     if parents:
         st.table(_parents(parents, app_texts), border="horizontal", alt=app_texts("status.parents"))
     else:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine
+from engine.limits import Limits
 from engine.request import Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in
 from tests.engine.faults import PROGRAMS, fault
-from tests.engine.test_engine import alive, until
+from tests.engine.processes import alive, until
 
 VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
 
@@ -41,8 +43,8 @@ def start(many: dict[str, Runtime]) -> Iterator[Callable[..., Engine]]:
     """Makes engines on those runtimes."""
     engines: list[Engine] = []
 
-    def make(**options: float) -> Engine:
-        engines.append(Engine(many, **options))  # type: ignore[arg-type]
+    def make(**limits: Any) -> Engine:
+        engines.append(Engine(many, Limits(**limits)))
         return engines[-1]
 
     yield make
