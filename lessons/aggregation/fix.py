@@ -68,9 +68,10 @@ def _alike(settings: dict[str, Any]) -> str:
 
 
 def _is_cut(settings: dict[str, Any]) -> bool:
-    """True where a whole weight cuts a learning rate, or the parts of a sum that is set outside the replicas."""
+    """True where a whole weight cuts a learning rate, has no norm to clip by, or cuts the parts of a sum that is set
+    outside the replicas."""
     if settings["route"].startswith("optimizer"):
-        return not float(settings["learning_rate"]).is_integer()
+        return settings["clipnorm"] is not None or not float(settings["learning_rate"]).is_integer()
     parts = settings["route"] == "cross_replica" and settings["update"] == "assign" and settings["value"] == "python"
     summed = settings["synchronization"] == "ON_READ" and settings["aggregation"] == "SUM"
     return parts and summed and bool(settings["gradients"][0] % int(settings["replicas"]))

@@ -25,6 +25,7 @@ ERRORS: Final = (
     ("Could not convert from `tf.VariableAggregation`", "read_none"),  # ReduceOp.from_variable_aggregation
     ("SyncOnReadVariable does not support", "cross_sum"),  # values_util.on_read_assign_add_cross_replica
     ("got an unexpected keyword argument", "unsummed"),  # keras BaseOptimizer.apply_gradients
+    ("node Sqrt}}; Op<name=Sqrt", "whole_norm"),  # clip_ops.clip_by_norm
     (NO_KERNEL, "no_kernel"),
     (NO_GPU, "no_gpu"),
 )

@@ -109,6 +109,8 @@ MESSAGES = {
     "is set to `tf.VariableAggregation.SUM`.",
     "cross_values": "'PerReplica' object has no attribute 'dtype'",
     "unsummed": "BaseOptimizer.apply_gradients() got an unexpected keyword argument 'skip_gradients_aggregation'",
+    "whole_norm": "Value for attr 'T' of int32 is not in the list of allowed values: bfloat16, half, float, double, "
+    "complex64, complex128\n\t; NodeDef: {{node Sqrt}}; Op<name=Sqrt; signature=x:T -> y:T;",
     "no_kernel": "No registered 'ResourceApplyGradientDescent' OpKernel for 'CPU' devices compatible with node",
     "no_gpu": "tf.config.list_physical_devices finds no GPU on this machine",
 }
@@ -134,6 +136,7 @@ FIXES: dict[str, tuple[dict[str, Any], str]] = {
         "{route} and {aggregation}",
     ),
     "unsummed": ({"route": "optimizer_unsummed"}, "`route=optimizer`"),
+    "whole_norm": ({"route": "optimizer", "dtype": "int32", "gradients": [1, 2], "clipnorm": 1.0}, "`dtype=float32`"),
     "no_kernel": ({"route": "optimizer", "dtype": "int32", "gradients": [1.0, 2.0]}, "`dtype=float32`"),
     "no_gpu": ({"devices": "gpu", "aggregation": "SUM"}, "`devices=cpu`"),
 }
