@@ -38,6 +38,8 @@ time.sleep(60)
 """,
     "not utf-8": "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe\\n')\n",
     "syntax": "def\n",
+    "raises": """print('{"event": "error", "type": "ValueError", "message": "no"}')\nraise SystemExit(1)\n""",
+    "runs out": """print('{"event": "error", "type": "MemoryError", "message": ""}')\nraise SystemExit(1)\n""",
 }
 
 
@@ -46,7 +48,8 @@ class FaultSettings(Settings):
 
     program: Literal[
         "sleeps", "naps", "counts", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits",
-        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax",
+        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax", "raises",
+        "runs out",
     ]  # fmt: skip
     number: int = 0
 

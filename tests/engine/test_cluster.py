@@ -18,6 +18,7 @@ from engine import engine as engine_module
 from engine.engine import Engine, Ticket
 from engine.limits import Limits
 from engine.request import Request
+from engine.runtimes import Runtime
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
 from tests.engine.processes import alive, children_of, until
@@ -144,7 +145,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(tensorflow: Runtime) -> Iterator[Cluster]:  # noqa: ARG001  it starts TensorFlow
     with Engine(limits=Limits(slots=2, run_memory=2 << 30, run_output=400_000)) as engine:
         found = Cluster(engine)
         patch = pytest.MonkeyPatch()
@@ -359,6 +360,7 @@ with module.Engine() as engine:
 """
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_no_task_outlives_the_engine() -> None:
     """Not even where it is killed: parent and tasks are gone soon after."""
     app = subprocess.Popen([sys.executable, "-c", APP], stdout=subprocess.PIPE, text=True, cwd=ROOT)

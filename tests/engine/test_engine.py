@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[None]:
+def programs(tensorflow: Runtime) -> Iterator[None]:  # noqa: ARG001  with all else as it is
     """Let the experiment `faults` render to its own programs; all else is the real engine."""
     patch = pytest.MonkeyPatch()
     patch.setattr(engine_module, "render", rendering_faults(vars(engine_module)["render"]))
@@ -326,6 +326,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.usefixtures("tensorflow")
 @pytest.mark.parametrize("moment", ["running", "importing"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_engine(number: signal.Signals, moment: str) -> None:

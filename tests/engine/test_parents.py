@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_parents_start_on_first_use_and_say_what_they_are(start: Callable[..., E
         assert 3 < parent.memory < 200
     else:
         assert parent.memory is None
+
+
+@pytest.mark.parametrize(("program", "cached"), [("raises", True), ("runs out", False)])
+def test_an_error_of_a_busy_moment_is_no_answer_to_the_next(
+    start: Callable[..., Engine], program: str, cached: bool
+) -> None:
+    """Another try may have room; an error of TensorFlow's own comes again."""
+    engine = start(slots=1)
+    asked = fault(program, 0, "2.1.0")
+    request = replace(asked, experiment=replace(asked.experiment, deterministic=True))
+    assert engine.run(request).status == "error"
+    assert (engine.cached(request) is not None) == cached
+    assert engine.submit(request).cached == cached
 
 
 def test_idle_parents_are_stopped(start: Callable[..., Engine]) -> None:
