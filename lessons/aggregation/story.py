@@ -19,6 +19,7 @@ ERRORS: Final = (
     ),  # cross_device_ops.reduce_non_distributed_value
     ("object has no attribute 'shape'", "python_zero"),  # the same, its np.zeros(value.shape)
     ("'PerReplica' object has no attribute", "cross_values"),  # values_util.assign_on_each_device
+    ("Attempt to convert a value (PerReplica", "cross_values"),  # the same, of TensorFlow 2.4 and 2.5
     ("unsupported operand type(s) for /: 'PerReplica'", "cross_values"),  # on_read_assign_cross_replica
     ("object has no attribute 'dtype'", "python_optimizer"),  # keras TFOptimizer._all_reduce_sum_gradients
     ("aggregation=MEAN and a non-floating dtype", "mean_int"),  # values.DistributedVariable.__init__

@@ -159,6 +159,7 @@ def test_an_error_is_explained_and_fixed(name: str, message: str, language: Lang
 
 def test_division_of_a_value_per_replica_is_the_same_mistake() -> None:
     assert explanation("unsupported operand type(s) for /: 'PerReplica' and 'int'") == "cross_values"
+    assert explanation("Attempt to convert a value (PerReplica:{ 0: <tf.Tensor: shape=()") == "cross_values"
 
 
 def test_a_failed_read_says_that_the_copies_changed() -> None:
