@@ -49,7 +49,7 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
         return raised(reading.failure.kind, reading.failure.place, texts)
     if reading.last is None:
         return nothing(texts)
-    copies = values([value for value in reading.last.after if value is not None], texts)
+    copies = values([value for value in reading.last.after if value is not None], texts, apart=not reading.last.equal)
     on_read = reading.on_read and reading.last.read is not None
     detail = texts("outcome.on_read", value=number(reading.last.read)) if on_read else ""
     return Outcome("odd" if reading.wrong else "right", copies, detail)

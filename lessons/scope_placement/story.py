@@ -97,7 +97,7 @@ class _Story:
         elif outcome == "odd" and reading.fit:
             key = "odd_fit_sum" if "sum" in reading.merges else "odd_fit"
         inputs = [float(x) for x in reading.settings["inputs"]]
-        gradients = batch_gradients(reading, first) if reading.fit else first.gradients
+        gradients = batch_gradients(reading, first.before[0]) if reading.fit else first.gradients
         after = number(last.after[0])
         sentences = [
             self.texts(

@@ -91,6 +91,12 @@ class OperationFailure(Failure):
     cause: Cause
     place: int | None
 
+    @property
+    def attribute(self) -> str:
+        """What tf no longer has; "" for any other cause."""
+        found = re.search(r"has no attribute '(\w+)'", self.message)
+        return f"tf.{found[1]}" if found else ""
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -234,6 +234,15 @@ def test_what_is_told_is_what_tensorflows_source_says(engine: Engine) -> None:
         assert false not in said["en"], (words, mode)
 
 
+def test_what_tf_no_longer_has_is_named(traces: dict[str, Trace]) -> None:
+    for name, attribute in {"plain": "tf.variable_scope", "plain session": "tf.Session"}.items():
+        said = what_happened(read(traces[name]), TEXTS["en"])
+        assert (
+            said[-1]
+            == f"TensorFlow {traces[name].start['tensorflow']} no longer has `{attribute}`; it is in `tf.compat.v1`."
+        )
+
+
 def test_a_fix_fixes(engine: Engine, traces: dict[str, Trace]) -> None:
     """Whatever is refused runs after its fix."""
     refused = {name: trace for name, trace in traces.items() if trace.error is not None}
