@@ -66,9 +66,8 @@ def test_every_lesson_has_a_folder_a_page_and_a_row_in_the_readme() -> None:
     names = [lesson.name for lesson in LESSONS]
     assert {file.parent.name for file in ROOT.glob("lessons/*/lesson.py")} == set(names)
     assert len({(ROOT / "pages" / f"{name}.py").read_text() for name in names}) == 1
-    table = re.findall(
-        r"^\| ([^|]+?) \|", (ROOT / "README.md").read_text().partition("## The lessons")[2], re.MULTILINE
-    )
+    section = (ROOT / "README.md").read_text().partition("## The lessons")[2].partition("\n## ")[0]
+    table = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
     assert table == ["lesson", "---", *(lesson.texts("en")("title") for lesson in LESSONS)]
 
 
