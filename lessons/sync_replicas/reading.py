@@ -299,7 +299,7 @@ def read(trace: Trace) -> Reading:
     settings: dict[str, Any] = trace.start["settings"]
     status: Any = trace.end.get("status", "running")
     steps = [event["t"] for event in events if event["event"] == "step"]
-    last = {
+    last: dict[str, Any] = {
         name: values for event in events for name, values in event.items() if name in ("weights", "moving_averages")
     }
     averages = tuple(

@@ -405,7 +405,7 @@ def _trace(trace: Trace, texts: Texts) -> None:
             st.caption(texts("trace.no_stderr"))
 
 
-def _row(event: dict[str, Any]) -> dict[str, str]:
+def _row(event: Mapping[str, Any]) -> dict[str, str]:
     """An event as a row of text: every value in one column would otherwise have to be of one kind."""
     first = ("t", "event", "step", "replica", "variable", "counter", "value")
     row = {name: str(event[name]) if name in event else "" for name in first}

@@ -27,7 +27,7 @@ from engine.recordings import (
 from engine.request import Request
 from engine.runtimes import KERAS_LINE, KERAS_VERSIONS, Runtime, choose, standard_set
 from engine.settings import SettingsError
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from engine.versions import Versions
 from tests.conftest import Sample
 
@@ -157,8 +157,8 @@ def test_offers() -> None:
 
 
 def trace_with(message: str, python: str = "3.8.18") -> Trace:
-    run = {"event": "run", "t": 0.0, "tensorflow": "2.4.1", "keras": "2.4.0", "python": python, "devices": []}
-    error = {"event": "error", "t": 0.1, "type": "ValueError", "message": message, "line": 9, "step": 1}
+    run: Event = {"event": "run", "t": 0.0, "tensorflow": "2.4.1", "keras": "2.4.0", "python": python, "devices": []}
+    error: Event = {"event": "error", "t": 0.1, "type": "ValueError", "message": message, "line": 9, "step": 1}
     return Trace((run, error, {"event": "end", "t": 1.0, "status": "error", "seconds": 1.0}))
 
 
@@ -194,7 +194,7 @@ def test_what_is_no_noise(one: str, other: str) -> None:
 
 
 def test_no_answer_is_no_recording(tmp_path: Path) -> None:
-    end = {"event": "end", "t": 1.0, "status": "timeout", "seconds": 1.0, "reason": "too slow"}
+    end: Event = {"event": "end", "t": 1.0, "status": "timeout", "seconds": 1.0, "reason": "too slow"}
     stopped = Trace(({"event": "run", "t": 0.0, "settings": {}}, end))
 
     class TooSlow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -248,12 +248,12 @@ def test_2_4_1_and_2_5_0_are_alike_with_strategy_run(submit_on: Submit, optimize
             assert_trains(old, optimizer)
 
 
-def events_of(trace: Trace) -> list[Event]:
+def events_of(trace: Trace) -> list[dict[str, Any]]:
     """The events less times, versions, and the addresses that objects have in messages."""
     return [without_addresses(event) for event in trace.without_times()[1:]]
 
 
-def without_addresses(event: Event) -> Event:
+def without_addresses(event: Mapping[str, Any]) -> dict[str, Any]:
     return {key: re.sub(r"0x[0-9a-f]+", "0x", value) if key == "message" else value for key, value in event.items()}
 
 

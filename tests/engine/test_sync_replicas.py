@@ -18,7 +18,7 @@ import pytest
 
 from engine.engine import Engine, Ticket
 from engine.request import Request
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.sync_replicas.fates import fates
 from tests.engine.processes import children_of, until
 
@@ -75,9 +75,9 @@ def stuck(request: pytest.FixtureRequest, stuck_runs: dict[tuple[str, str], Tick
     return trace_of
 
 
-def final(trace: Trace) -> dict[str, Any]:
+def final(trace: Trace) -> Event:
     """What lay on the parameter server at the end."""
-    state: dict[str, Any] = trace.of("state")[-1]
+    state: Event = trace.of("state")[-1]
     return state
 
 

@@ -30,15 +30,14 @@ class Script:
                 "devices": SYNC_REPLICAS.devices(self.settings),
             },
             {"event": "server", "t": 0.1, "task": "ps:0", "address": "localhost:1"},
-            *(
-                {"event": "server", "t": 0.2, "task": f"worker:{worker}", "address": "localhost:1"}
-                for worker in range(self.settings.workers)
-            ),
         ]
+        for worker in range(self.settings.workers):
+            self.events.append({"event": "server", "t": 0.2, "task": f"worker:{worker}", "address": "localhost:1"})
 
     def tell(self, event: str, task: str, **fields: Any) -> Script:
         self.t = round(self.t + TICK, 4)
-        self.events.append({"event": event, "t": self.t, "task": task, **fields})
+        said: Any = {"event": event, "t": self.t, "task": task, **fields}
+        self.events.append(said)
         return self
 
     def state(self, *steps: int, tokens: int = 0, **held: int) -> Script:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.engine import Ticket
 from engine.experiments.placement import SETTERS, PlacementSettings
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.placement.figure import PHASES, alternative, figure
 from lessons.placement.lesson import LESSON, suggested_fix
@@ -27,7 +27,7 @@ TENSORFLOW = "2.21.0"
 def trace(homes: dict[int, list[str]], sizes: list[int], read_value: float = 1.0, **given: Any) -> Trace:
     """A run as it would be printed: for each worker, the process of each variable."""
     settings = PlacementSettings.parse({"sizes": ",".join(map(str, sizes)), **given}).model_dump(mode="json")
-    events: list[dict[str, Any]] = [
+    events: list[Event] = [
         {
             "event": "run",
             "t": 0,
@@ -40,17 +40,30 @@ def trace(homes: dict[int, list[str]], sizes: list[int], read_value: float = 1.0
     used = settings["device_setter"] == "used"
     for number, home in enumerate(homes[0]):
         device = home.replace("/replica:0", "").replace("/device:CPU:0", "") if used else ""
-        fields = {"variable": f"w{number}", "home": home, "device": device, "bytes": sizes[number] * 4}
-        events.append({"event": "placement", "task": "worker:0", **fields})
+        events.append({
+            "event": "placement", "t": 0.5, "task": "worker:0", "variable": f"w{number}", "home": home,
+            "device": device, "bytes": sizes[number] * 4,
+        })  # fmt: skip
     events.append(
-        {"event": "operation", "task": "worker:0", "operation": "loss", "device": "", "home": place("worker", 0)}
+        {
+            "event": "operation",
+            "t": 0.5,
+            "task": "worker:0",
+            "operation": "loss",
+            "device": "",
+            "home": place("worker", 0),
+        }
     )
     for number, home in enumerate(homes[0]):
-        events.append({"event": "write", "task": "worker:0", "variable": f"w{number}", "value": 1.0, "home": home})
+        events.append(
+            {"event": "write", "t": 0.5, "task": "worker:0", "variable": f"w{number}", "value": 1.0, "home": home}
+        )
     for worker, places in homes.items():
         for number, home in enumerate(places if worker else []):
-            fields = {"variable": f"w{number}", "value": read_value, "home": home}
-            events.append({"event": "read", "task": f"worker:{worker}", **fields})
+            events.append({
+                "event": "read", "t": 0.5, "task": f"worker:{worker}", "variable": f"w{number}", "value": read_value,
+                "home": home,
+            })  # fmt: skip
     events.append({"event": "end", "t": 1, "status": "ok", "seconds": 1})
     return Trace(tuple(events))
 

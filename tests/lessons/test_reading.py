@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.aggregation.reading import Step, differ, read
 from tests.lessons.traces import cut, trace
 
@@ -239,7 +239,7 @@ def test_counters_know_what_they_should_say(route: str, sum_of_2_steps: int) -> 
 
 def test_a_counter_that_says_something_else_is_not_as_expected() -> None:
     run = trace([1.1, 1.2])
-    events = [
+    events: list[Event] = [
         {**event, "value": 7.0} if event.get("counter") == "MEAN" and event["replica"] == 1 else event
         for event in run.events
     ]

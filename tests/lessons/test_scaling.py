@@ -37,9 +37,9 @@ def step(number: int, update: float | str, reference: float, distance: float | s
 
 def trace(*events: Event, status: str = "ok", **settings: Any) -> Trace:
     chosen = ScalingSettings.parse({"replicas": 2, "steps": 3, **settings}).model_dump(mode="json")
-    begin = {"event": "run", "t": 0.0, "experiment": "scaling", "settings": chosen, "tensorflow": "2.21.0",
+    begin: Event = {"event": "run", "t": 0.0, "experiment": "scaling", "settings": chosen, "tensorflow": "2.21.0",
              "keras": "3.15.1", "devices": ["CPU:0", "CPU:1"]}  # fmt: skip
-    end = [] if status == "running" else [{"event": "end", "t": 1.0, "status": status, "seconds": 1.0}]
+    end: list[Event] = [] if status == "running" else [{"event": "end", "t": 1.0, "status": status, "seconds": 1.0}]
     return Trace((begin, *events, *end))
 
 
@@ -328,7 +328,7 @@ def test_the_sweep_keeps_what_was_chosen() -> None:
 
 
 def test_a_sweep_is_drawn_while_it_fills() -> None:
-    result = {"event": "result", "t": 1.0, "step": 3, "of": "replicas", "loss": 0.25, "correct": 140}
+    result: Event = {"event": "result", "t": 1.0, "step": 3, "of": "replicas", "loss": 0.25, "correct": 140}
     found = {5: trace(result), 6: trace(status="timeout")}
     for texts in TEXTS.values():
         figure = sweep.figure(found, texts)

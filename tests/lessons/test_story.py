@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.aggregation.reading import read
 from lessons.aggregation.story import ERRORS, explanation, what_happened
 from lessons.language import LANGUAGES, Language, Texts
@@ -90,7 +90,7 @@ def test_the_lost_replica() -> None:
 
 def test_odd_counters_are_told() -> None:
     run = trace([1.15, 1.15], aggregation="MEAN")
-    events = [{**event, "value": 7.0} if event.get("counter") == "MEAN" else event for event in run.events]
+    events: list[Event] = [{**event, "value": 7.0} if event.get("counter") == "MEAN" else event for event in run.events]
     assert sentences_of(Trace(tuple(events)))[3] == (
         "The counters do not say what was expected: MEAN 7/7 instead of 1."
     )

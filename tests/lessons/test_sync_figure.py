@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.language import LANGUAGES, Language, Texts
 from lessons.player import DRIFTED, EQUAL, FAILED
 from lessons.player import INK as PLAIN_TEXT
@@ -162,7 +162,7 @@ def test_every_run_can_be_drawn_and_told_however_far_it_has_come(run: Trace, lan
     ends = ["running", "killed", "cancelled", "timeout"]
     for length in range(1, len(run.events), 2):
         status = ends[length // 2 % 4] if length % 4 == 1 else "running"
-        end = {"event": "end", "t": 99.0, "status": status, "seconds": 99.0, "reason": "?"}
+        end: Event = {"event": "end", "t": 99.0, "status": status, "seconds": 99.0, "reason": "?"}
         part = Trace((*run.events[:length], end))
         chart = drawn(part, language)
         text = text_of(chart) + alternative(read(part), TEXTS[language])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.sync_replicas.fix import suggested_fix
 from lessons.sync_replicas.reading import read
 from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, wasted_round
@@ -136,7 +136,7 @@ def test_a_trace_that_still_grows_can_be_read(whole: Trace) -> None:
     before: dict[tuple[str, int, str], object] = {}
     updates = 0
     for length in range(1, len(whole.events)):
-        running = {"event": "end", "t": 99.0, "status": "running", "seconds": 99.0}
+        running: Event = {"event": "end", "t": 99.0, "status": "running", "seconds": 99.0}
         reading = read(Trace((*whole.events[:length], running)))
         assert reading.outcome == "running"
         assert sum(reading.updates().values()) >= updates

@@ -15,7 +15,7 @@ from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.offers import Offer, offers
 from engine.recordings import Recordings
 from engine.request import Request
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons import LESSONS, outcome_of
 from lessons.aggregation.reading import Place
 from lessons.language import LANGUAGES, Texts
@@ -245,7 +245,7 @@ def test_whose_loss_was_told() -> None:
 
 def test_a_run_that_gave_no_answer_has_an_outcome() -> None:
     trace = recorded("fit", "2.4.1")
-    end = {"event": "end", "t": 9.0, "status": "timeout", "seconds": 9.0, "reason": "?"}
+    end: Event = {"event": "end", "t": 9.0, "status": "timeout", "seconds": 9.0, "reason": "?"}
     assert outcome_of(Trace((*trace.events[:3], end)), "en") == Outcome("none", "out of time")
     point = timeline.Point(Flavour(offer()), Trace((trace.start, end)), None, recorded=False)
     assert point.last is None
