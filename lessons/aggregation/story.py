@@ -22,6 +22,8 @@ ERRORS: Final = (
     ("Attempt to convert a value (PerReplica", "cross_values"),  # the same, of TensorFlow 2.4 and 2.5
     ("unsupported operand type(s) for /: 'PerReplica'", "cross_values"),  # on_read_assign_cross_replica
     ("object has no attribute 'dtype'", "python_optimizer"),  # keras TFOptimizer._all_reduce_sum_gradients
+    ("object because it doesn't have device set", "python_optimizer"),  # the same, of TensorFlow 2.4 and 2.5
+    ("Expected value to be mirrored across replicas", "cross_mirrored"),  # TensorFlow 2.4, values_util.assert_mirrored
     ("aggregation=MEAN and a non-floating dtype", "mean_int"),  # values.DistributedVariable.__init__
     ("Could not convert from `tf.VariableAggregation`", "read_none"),  # ReduceOp.from_variable_aggregation
     ("SyncOnReadVariable does not support", "cross_sum"),  # values_util.on_read_assign_add_cross_replica

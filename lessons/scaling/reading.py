@@ -15,10 +15,10 @@ from engine.trace import Status, Trace
 ROUNDING: Final = 1e-5  # what float32 leaves between two runs that are equal by arithmetic, over some hundred steps
 NEAR: Final = 1e-3  # relative; how exactly a factor is met by the first step
 
-# "equal": never further from the reference than rounding. "amplified": the same training by arithmetic and equal at
-# first, but steps so long that rounding grew. "scaled": apart, and the first step was a multiple of the reference's
-# that the settings predict. "apart": apart in another way. "empty": values that are no numbers, since replicas
-# without flowers had gradients that are none. "diverged": values that are no numbers, without that.
+# "equal": never further from the reference than rounding. "amplified": by arithmetic the same training, and at first
+# it is, but rounding grew. "scaled": apart, and the first step was a multiple of the reference's that the settings
+# predict. "apart": apart in another way. "empty": NaN, since replicas without flowers had gradients of NaN.
+# "diverged": NaN or infinite without that.
 Outcome = Literal[
     "running", "equal", "amplified", "scaled", "apart", "empty", "diverged", "nothing", "raised", "stopped"
 ]
@@ -138,6 +138,14 @@ class Reading:
         return not self.small_batches and keeps_to(self.settings, uneven=self.uneven is not None)
 
     @property
+    def has_idle_bias(self) -> bool:
+        """True where weights part that change nothing: BatchNormalization takes the bias before it out again, so that
+        its gradient is but rounding, and Adam makes steps of that, too. The losses and the steps are the same."""
+        first = self.steps[0]
+        noise = self.settings["optimizer"] == "adam" and self.settings["normalization"] == "synchronized"
+        return noise and close(first.loss, first.reference_loss) and close(first.factor, 1)
+
+    @property
     def as_meant(self) -> bool:
         """True where the run came out as it is meant to: one with the reference, or by steps worth as much."""
         if self.small_batches:
@@ -163,7 +171,8 @@ class Reading:
             return "empty" if self.broken.broken_by_empty else "diverged"
         if self.farthest < ROUNDING:
             return "equal"
-        if self.same_by_arithmetic and self.steps[0].distance < ROUNDING * max(1.0, self.steps[0].update):
+        first = self.steps[0]
+        if self.same_by_arithmetic and (self.has_idle_bias or first.distance < ROUNDING * max(1.0, first.update)):
             return "amplified"
         predicted = self.predicted
         if predicted is not None and predicted != 1 and close(self.steps[0].factor, predicted):

@@ -163,6 +163,8 @@ def _end(reading: Reading, texts: Texts) -> list[str]:
     key: str = outcome
     if outcome in ("scaled", "apart"):
         key = "small_batches" if reading.small_batches else "apart"
+    elif outcome == "amplified" and reading.has_idle_bias:
+        key = "amplified_bias"
     broken = reading.broken or last
     iterations = texts("count.steps", count=reading.iterations.get("iterations", last.number))
     sentences = [

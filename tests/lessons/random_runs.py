@@ -47,15 +47,16 @@ def random_settings(lesson: AnyLesson, chance: random.Random) -> Settings:
     """Each setting at its default, or at any value it accepts, as often; what does not go together is drawn again."""
     model = lesson.experiment.settings
     draws = {setting.name: _draw(lesson, setting) for setting in model.declared()}
-    always = {"operations"}
+    always = {"operations", "steps"}
     while True:
         drawn = {
             name: draw(chance) for name, draw in draws.items() if draw and (name in always or chance.random() > KEPT)
         }
         try:
-            return model.parse(drawn)
+            settings: Settings = model.parse(drawn)
         except SettingsError:
             continue
+        return settings
 
 
 def _draw(lesson: AnyLesson, setting: Setting) -> Draw | None:

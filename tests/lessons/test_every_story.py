@@ -90,7 +90,7 @@ def wrong_words(story: Sequence[str], language: Language) -> list[str]:
         bare = re.sub(r"`[^`]*`", "`x`", sentence)
         problems += [f"{name}: {sentence}" for name, form in PROBLEMS[language].items() if re.search(form, bare)]
         problems += [f"placeholder: {sentence}"] * ("{" in bare)
-        problems += [f"end: {sentence}"] * (not sentence.endswith("." if language == "en" else "。"))
+        problems += [f"end: {sentence}"] * (not sentence.endswith((".", "`") if language == "en" else ("。", "`")))
     return problems
 
 
@@ -169,7 +169,9 @@ class Claim:
         pattern = "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\b[NLW]\b|\*)", self.form))
         found = re.search(pattern, sentence)
         read: dict[str, Callable[[str], Any]] = {"N": value, "L": values, "W": str}
-        return found and [read[kind](group) for kind, group in zip(kinds, found.groups(), strict=True)]
+        if found is None:
+            return None
+        return [read[kind](group) for kind, group in zip(kinds, found.groups(), strict=True)]
 
 
 def rules(words: str, numbers: Sequence[float]) -> bool:
@@ -182,7 +184,7 @@ def rules(words: str, numbers: Sequence[float]) -> bool:
 
 def wrong_numbers(name: str, story: Sequence[str], trace: Trace) -> list[str]:
     """Sentences that name a sum, a mean or a length which arithmetic does not give, or in a form nobody checks."""
-    known = CLAIMS.get(name, lambda _: [])(trace)
+    known = CLAIMS[name](trace) if name in CLAIMS else []
     problems = []
     for sentence in split(story, "en"):
         bare = re.sub(r"`[^`]*`", "`x`", sentence)

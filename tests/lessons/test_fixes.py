@@ -96,6 +96,10 @@ def wrong_scaling(trace: Trace) -> str | None:
         weight *= rule / (replicas if settings["gradient"] == "mean" else 1)
         # A small step divides by its own flowers only.
         return None if near(weight, 1 / share) else f"a flower weighs {weight}, in a small step {1 / share}"
+    if settings["optimizer"] == "adam" and settings["normalization"] == "synchronized":
+        # Weights that change nothing part there: a bias whose gradient is but rounding, divided by its size.
+        apart = max(abs(step["loss"] / step["reference_loss"] - 1) for step in steps)
+        return None if apart < 1e-3 else f"losses {apart} apart"
     farthest = max(float(step["distance"]) for step in steps)
     return None if farthest < 1e-5 else f"{farthest} from the reference"
 
@@ -120,7 +124,7 @@ def offers(lesson: AnyLesson, runtime: str, *, recorded: bool) -> Iterator[tuple
         if request is not None:
             found = RECORDINGS.find(request)
             if (found is not None) == recorded:
-                yield recording.trace, request, found and found.trace
+                yield recording.trace, request, found.trace if found is not None else None
 
 
 @each_recorded

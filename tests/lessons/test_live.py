@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.engine import Engine
-from engine.experiments.aggregation import AggregationSettings
+from engine.experiments.aggregation import AGGREGATION, AggregationSettings
+from engine.recordings import Recordings
 from engine.request import Request
 from lessons.aggregation import lesson as module
 from lessons.aggregation.lesson import LESSON
@@ -20,6 +21,20 @@ FOLDER = Path(module.__file__).parent
 CHOICES = {setting.name: setting.choices for setting in AggregationSettings.declared()}
 AT_ONCE = 100
 VARIED = ("aggregation", "route", "synchronization", "value", "dtype")
+
+
+RECORDINGS = Recordings()
+
+
+@pytest.mark.parametrize("runtime", RECORDINGS.made_with(AGGREGATION))
+def test_every_error_that_was_recorded_is_explained(runtime: str) -> None:
+    errors = {
+        recording.trace.error["message"]
+        for recording in RECORDINGS.all(AGGREGATION, runtime)
+        if recording.trace.error is not None
+    }
+    assert errors
+    assert not [error for error in errors if explanation(error) == "other"]
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,9 @@ def test_a_read_of_equal_copies_cannot_tell_mean_from_first() -> None:
 def test_a_sum_that_is_set_outside_the_replicas_is_cut_where_it_must_be_whole(
     value: float, copies: list[float], read_value: float
 ) -> None:
-    settings = {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ", "aggregation": "SUM"}
-    whole = {"dtype": "int32", "value": "python", "gradients": [value] * len(copies)}
-    reading = read(trace(copies, reads=[read_value], **settings, **whole))
+    settings: dict[str, Any] = {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ"}
+    whole: dict[str, Any] = {"dtype": "int32", "value": "python", "gradients": [value] * len(copies)}
+    reading = read(trace(copies, reads=[read_value], aggregation="SUM", **settings, **whole))
     (step,) = reading.steps
     assert (step.why, step.read) == ("split_cut", read_value)
     assert reading.wrong

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,11 +28,12 @@ TEXTS = {language: Texts(FOLDER, language) for language in LANGUAGES}
 
 def step(number: int, update: float | str, reference: float, distance: float | str, **more: Any) -> Event:
     """One step of two replicas; `more` replaces what it says."""
-    return {
+    made: Event = {
         "event": "step", "t": 0.1 * number, "step": number, "examples": [8, 8], "losses": [0.5, 0.5],
         "loss": 1 / number, "rate": 0.1, "gradients": [1.0, 2.0], "merged": 2.5, "update": update,
-        "reference_loss": 2 / number, "reference_update": reference, "distance": distance, **more,
+        "reference_loss": 2 / number, "reference_update": reference, "distance": distance,
     }  # fmt: skip
+    return cast(Event, {**made, **more})
 
 
 def trace(*events: Event, status: str = "ok", **settings: Any) -> Trace:
@@ -288,6 +289,18 @@ def test_rounding_that_grows_is_not_called_a_difference(train: Callable[..., Tra
     assert steps[0]["distance"] < 1e-5 < 1e-2 < steps[-1]["distance"]
     assert read(found).outcome == "amplified"
     assert "rounding alone sets them apart" in story_of(found)
+    assert LESSON.fix is not None
+    assert LESSON.fix(found) is None
+
+
+def test_a_bias_that_batch_normalization_takes_out_is_not_called_a_difference(train: Callable[..., Trace]) -> None:
+    """Its gradient is nothing but rounding; Adam divides that by its size. No loss is another for it."""
+    found = train(optimizer="adam", normalization="synchronized", steps=6, replicas=2)
+    steps = found.of("step")
+    assert steps[-1]["distance"] > 1e-4
+    assert all(step["loss"] == pytest.approx(step["reference_loss"], rel=1e-5) for step in steps)
+    assert read(found).outcome == "amplified"
+    assert "takes the bias before it out again" in story_of(found)
     assert LESSON.fix is not None
     assert LESSON.fix(found) is None
 

@@ -101,6 +101,7 @@ MESSAGES = {
     "python_sum": "A non-DistributedValues value 0.1 cannot be reduced with the given reduce op ReduceOp.SUM.",
     "python_zero": "'float' object has no attribute 'shape'",
     "python_optimizer": "'float' object has no attribute 'dtype'",
+    "cross_mirrored": "Expected value to be mirrored across replicas: PerReplica:{ 0: tf.Tensor(0.1, shape=()",
     "mean_int": "creating distributed tf.Variable with aggregation=MEAN and a non-floating dtype is not "
     "supported, please use a different aggregation or dtype",
     "read_none": "Could not convert from `tf.VariableAggregation` VariableAggregationV2.NONE to"
@@ -135,6 +136,7 @@ FIXES: dict[str, tuple[dict[str, Any], str]] = {
         {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ"},
         "{route} and {aggregation}",
     ),
+    "cross_mirrored": ({"route": "cross_replica", "aggregation": "MEAN"}, "`route=assign_add`"),
     "unsummed": ({"route": "optimizer_unsummed"}, "`route=optimizer`"),
     "whole_norm": ({"route": "optimizer", "dtype": "int32", "gradients": [1, 2], "clipnorm": 1.0}, "`dtype=float32`"),
     "no_kernel": ({"route": "optimizer", "dtype": "int32", "gradients": [1.0, 2.0]}, "`dtype=float32`"),
@@ -159,6 +161,9 @@ def test_an_error_is_explained_and_fixed(name: str, message: str, language: Lang
 
 def test_division_of_a_value_per_replica_is_the_same_mistake() -> None:
     assert explanation("unsupported operand type(s) for /: 'PerReplica' and 'int'") == "cross_values"
+    assert explanation(
+        "Cannot convert `input_tensor` to a `PerReplica` object because it doesn't have device set."
+    ) == ("python_optimizer")
     assert explanation("Attempt to convert a value (PerReplica:{ 0: <tf.Tensor: shape=()") == "cross_values"
 
 
