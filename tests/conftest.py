@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.request import Request
 from engine.runtimes import INSTALLED, Runtime, RuntimeMissingError, choose, find_runtimes
 from engine.trace import Trace

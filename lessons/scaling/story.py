@@ -156,7 +156,7 @@ def _empty(step: Step, texts: Texts) -> list[str]:
 def _end(reading: Reading, texts: Texts) -> list[str]:
     outcome = reading.outcome
     if outcome == "raised":
-        return [texts("story.raised", kind=f"`{reading.error}`", line=reading.line or "?")]
+        return [texts("story.error.line", kind=f"`{reading.error}`", line=reading.line or "?")]
     if outcome in ("stopped", "nothing", "running"):
         return [texts("story.stopped", finished=len(reading.steps), count=reading.settings["steps"])]
     first, last = reading.steps[0], reading.steps[-1]

@@ -74,10 +74,14 @@ class _Story:
         for birth in births:
             by_role.setdefault(birth.role, []).append(f"`{birth.name}`")
         names = by_role.get("iterations", [])
-        for key, of_role in (("slots", by_role.get("slot")), ("hyperparameters", by_role.get("other"))):
-            if of_role:
-                names.append(self.texts(f"story.{key}", names=self._list(of_role), count=len(of_role)))
-        return self._list(names)
+        if slots := by_role.get("slot"):
+            names.append(self.texts("story.slots", names=self._list(slots), count=len(slots)))
+        if not (others := by_role.get("other")):
+            return self._list(names)
+        hyperparameters = self.texts("story.hyperparameters", names=self._list(others), count=len(others))
+        if len(names) < 2:
+            return self._list([*names, hyperparameters])
+        return self.texts("story.and_hyperparameters", names=self._list(names), hyperparameters=hyperparameters)
 
     # ---- training ----
 

@@ -12,8 +12,9 @@ from typing import cast
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
+from engine.job import Ticket
 from engine.offers import offers
 from engine.program import render
 from engine.recordings import (

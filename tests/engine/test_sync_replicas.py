@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.request import Request
 from engine.trace import Event, Trace
 from lessons.sync_replicas.fates import fates

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.request import Request
 from engine.trace import Trace
 from lessons import outcome_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.request import Request
 from lessons.sync_replicas.lesson import SLOW
 from tests.pages.test_app import _one_engine, app, drawn
