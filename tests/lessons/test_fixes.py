@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.recordings import Recordings
 from engine.request import Request
 from engine.trace import Trace
