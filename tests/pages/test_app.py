@@ -98,6 +98,21 @@ def test_toggling_aggregation() -> None:
         assert copies(test) == expected
 
 
+@pytest.mark.parametrize(
+    ("route", "synchronization", "under_mean"),
+    [
+        ("assign_add", "AUTO", "What the replicas give is averaged."),
+        ("optimizer", "AUTO", "the optimizer adds the gradients"),
+        ("cross_replica", "AUTO", "the one call stands outside the replicas"),
+        ("optimizer", "ON_READ", "A read outside the replicas averages the copies"),
+    ],
+)
+def test_the_line_under_an_option_follows_the_route(route: str, synchronization: str, under_mean: str) -> None:
+    lines = [line.value for line in app(aggregation="MEAN", route=route, synchronization=synchronization).caption]
+    assert [under_mean in line for line in lines].count(True) == 1
+    assert any("averaged." in line for line in lines) == (route == "assign_add")
+
+
 def test_every_setting_has_a_control() -> None:
     test = app()
     for setting in AggregationSettings.declared():

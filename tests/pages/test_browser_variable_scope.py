@@ -36,7 +36,7 @@ def test_edit_reload_and_back(chromium: Browser, address: str) -> None:
         page.get_by_role("button", name="Fix it").click()
         says(page, "variables: 1")
         page.reload()
-        says(page, "variables: 1")
+        says(page, "variables: 1", timeout=FIRST_RUN)
         page.locator(".st-key-edit-3 button").first.click()
         page.get_by_role("radio", name="t", exact=True).click()
         says(page, "t/v:0")

@@ -32,3 +32,12 @@ def test_in_chinese() -> None:
 def test_sizes_that_are_not_accepted_say_so() -> None:
     test = app(PAGE, sizes="0")
     assert any("sizes" in warning.value for warning in (*test.warning, *test.error))
+
+
+def test_with_one_worker_no_prediction_is_called_wrong() -> None:
+    """Whether worker 1 reads the write can't be said where there is none."""
+    test = app(PAGE, workers="1", sizes="2", predict="first")
+    test.button(key="predict-two").click().run()
+    assert "nobody to share with" in drawn(test)
+    assert not test.warning
+    assert not test.success
