@@ -166,10 +166,6 @@ class Reading:
         """The learning rate of that variable's optimizer."""
         return float(self.settings["learning_rate"]) * GROUPS[variable]
 
-    def optimizer_of(self, variable: str) -> int:
-        """The number of the SyncReplicasOptimizer that has this variable: a composite one has all."""
-        return 0 if self.settings["global_step"] == "composite" else self.variables.index(variable)
-
     @property
     def optimizers(self) -> int:
         """How many SyncReplicasOptimizers there are."""
