@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import Experiment
+from engine.job import Ticket
 from engine.program import render
 from engine.request import Request
 from engine.runtimes import Runtime, RuntimeMissingError, choose, runtime_name, version_key

@@ -47,6 +47,7 @@ class Event(TypedDict, total=False):
     line: Any
     local_step: Any
     loss: Any
+    losses: Any
     merged: Any
     message: Any
     metric: Any
@@ -83,6 +84,7 @@ class Event(TypedDict, total=False):
     variable_scope: Any
     variables: Any
     waited: Any
+    waiting: Any
     weights: Any
     worker: Any
 

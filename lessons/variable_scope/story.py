@@ -138,7 +138,7 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
     assert failure is not None
     if not failure.raised:
         return [texts(f"story.stopped.{failure.kind}")]
-    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.at_line)
+    where = texts("story.error.line", kind=f"`{failure.kind}`", line=failure.at_line)
     key, name = failure.cause, failure.attribute
     if failure.place is not None and key != "no_attribute":
         item = reading.items[failure.place]

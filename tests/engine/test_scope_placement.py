@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.program import render
 from engine.request import Request
 from engine.settings import SettingsError

@@ -16,8 +16,9 @@ import pytest
 
 from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
-from engine.program import Versions, notebook, render
+from engine.program import notebook, render
 from engine.request import Request
+from engine.versions import Versions
 from tests.conftest import Sample
 
 # Every option of every setting is in one of these at least, and each way in which a run can end.

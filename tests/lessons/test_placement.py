@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Ticket
 from engine.experiments.placement import SETTERS, PlacementSettings
+from engine.job import Ticket
 from engine.trace import Event, Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.placement.figure import PHASES, alternative, figure

@@ -322,7 +322,7 @@ def test_whatever_is_edited_is_accepted(data: st.DataObject) -> None:
 def test_every_cause_has_a_text() -> None:
     explained = {key.removeprefix("story.error.") for key in loaded(FOLDER, "en") if key.startswith("story.error.")}
     variants = {"exists_outside", "missing_variable", "no_shape_eager"}
-    assert explained == {cause for _, cause in CAUSES} | {"other"} | variants
+    assert explained == {cause for _, cause in CAUSES} | variants
 
 
 def test_what_changes_nothing_is_named() -> None:

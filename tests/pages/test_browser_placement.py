@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
-from tests.pages.browser import FIRST_RUN, figure_texts, until
+from tests.engine.processes import until
+from tests.pages.browser import FIRST_RUN, figure_texts
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 from tests.pages.test_guide import press, query
 
-__all__ = ["_one_engine"]  # a fixture for each test here too
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/variable_scope.py"
 TWICE = "scope:s,get:v:shape=1:initializer=1.0,close,scope:s,get:v:shape=1:initializer=1.0"
 
