@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from engine.experiments.fit import FIT, FitSettings
-from engine.job import Ticket
 from engine.recordings import Recordings
 from engine.request import Request
 from engine.trace import Event, Trace
