@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import plotly.graph_objects as go
@@ -11,7 +12,8 @@ import plotly.graph_objects as go
 from engine.experiments import Experiment
 from engine.settings import Settings
 from engine.trace import Trace
-from lessons.language import Texts
+from lessons.language import Language, Texts
+from lessons.outcome import Outcome
 
 S = TypeVar("S", bound=Settings)
 
@@ -84,23 +86,39 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Lesson(Generic[S]):
-    """Text, controls and figures around one experiment. Its texts are in the folder lessons/`name`.
+class Comparison(Generic[S]):
+    """An experiment whose runs on several versions can stand side by side.
 
-    `first` names the settings that are shown first and large; the rest are one click away. Before them come `places`:
-    those that say `in` or `out`, shown as things in a box that is the scope, or outside of it. `unused` names, for a
-    choice of settings, those that change nothing then. `figure`, `alternative` (the figure in words, for those who
-    can't see it) and `story` (what happened, a sentence each) are written from a trace. So is `fix`, where there is
-    one: the settings to change so that the run goes right, or None. `guide` leads through runs worth a look, and
-    `actions` gives the changes that a click under the figure makes, those to one subject together. A `live`
-    figure is drawn again and again while its run goes on, from a trace of status `running`; its runs take longer than
-    the blink of an eye, and its height is always the same. A `sweep` and a `successor` are each shown in a tab, and run
-    when that is opened.
+    Its texts are in the folder lessons/`name`: `experiment` names it in a list, `controls.{setting}` its settings.
+    `first` are the settings that are shown first; the rest are one click away. `outcome` says in a few words what came
+    of a run that gave an answer.
     """
 
     name: str
     experiment: Experiment[S]
     first: tuple[str, ...]
+    outcome: Callable[[Trace, Texts], Outcome]
+
+    def texts(self, language: Language) -> Texts:
+        """Its texts in that language."""
+        return Texts(Path(__file__).parent / self.name, language)
+
+
+@dataclass(frozen=True)
+class Lesson(Comparison[S]):
+    """Text, controls and figures around one experiment. Its page is pages/`name`.py.
+
+    Before the `first` settings come `places`: those that say `in` or `out`, shown as things in a box that is the scope,
+    or outside of it. `unused` names, for a choice of settings, those that change nothing then. `figure`, `alternative`
+    (the figure in words, for those who can't see it) and `story` (what happened, a sentence each) are written from a
+    trace. So is `fix`, where there is one: the settings to change so that the run goes right, or None. `guide` leads
+    through runs worth a look, and `actions` gives the changes that a click under the figure makes, those to one subject
+    together. A `live` figure is drawn again and again while its run goes on, from a trace of status `running`; its runs
+    take longer than the blink of an eye, and its height is always the same. A `sweep` and a `successor` are each shown
+    in a tab, and run when that is opened. `in_versions` says whether the page Versions offers it; `see_also` is another
+    lesson and settings there, linked at the end of the page under the text `see_also`.
+    """
+
     unused: Callable[[S], frozenset[str]]
     figure: Callable[[Trace, Texts], go.Figure]
     alternative: Callable[[Trace, Texts], str]
@@ -113,6 +131,8 @@ class Lesson(Generic[S]):
     live: bool = False
     successor: Successor | None = None
     sweep: Sweep | None = None
+    in_versions: bool = True
+    see_also: tuple[str, Mapping[str, str]] | None = None
 
 
 AnyLesson = Lesson[Any]

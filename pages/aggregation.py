@@ -1,8 +1,9 @@
-"""The page of the lesson on variable aggregation."""
+"""The page of the lesson that this file is named after; these files are all the same."""
 
-from lessons.aggregation.lesson import LESSON
+from pathlib import Path
+
 from pages.parts.lesson import lesson_page
 from pages.parts.shell import through_app
 
 through_app()
-lesson_page(LESSON)
+lesson_page(Path(__file__).stem)

@@ -127,7 +127,7 @@ def _kind(reading: Reading, texts: Texts) -> str:
     """An exception's type, or in words how the run was stopped."""
     failure = reading.failure
     assert failure is not None
-    return failure.kind if failure.raised else texts(f"status.{failure.kind}")
+    return failure.kind if failure.raised else texts(f"ended.{failure.kind}")
 
 
 @dataclass(frozen=True)

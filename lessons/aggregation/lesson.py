@@ -7,7 +7,9 @@ from engine.trace import Trace
 from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.reading import read
 from lessons.aggregation.story import what_happened
+from lessons.language import Texts, number
 from lessons.lesson import Lesson, Prediction
+from lessons.outcome import Outcome, nothing, raised, values
 
 
 def unused(settings: AggregationSettings) -> frozenset[str]:
@@ -28,6 +30,19 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset.intersection(*fits) if fits and all(fits) else frozenset({"other"})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """The copies after the last step; right where they are equal."""
+    reading = read(trace)
+    if reading.failure:
+        return raised(reading.failure.kind, reading.failure.place, texts)
+    if reading.last is None:
+        return nothing(texts)
+    copies = values([value for value in reading.last.after if value is not None], texts)
+    on_read = reading.on_read and reading.last.read is not None
+    detail = texts("outcome.on_read", value=number(reading.last.read)) if on_read else ""
+    return Outcome("right" if reading.last.equal else "odd", copies, detail)
+
+
 LESSON = Lesson(
     name="aggregation",
     experiment=AGGREGATION,
@@ -36,5 +51,6 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), trace, texts),
+    outcome=outcome,
     prediction=Prediction(("sum", "mean", "first", "own", "other", "error"), answers),
 )

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from engine.trace import Event, Status, Trace
+from lessons.failure import Failure, failure_of
 
 # How one number came out of several. "first": replica 0's only. "own": each copy took its own replica's.
 Rule = Literal["sum", "mean", "first", "own"]
@@ -61,19 +62,11 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, or why a run was stopped, and where.
+class StepFailure(Failure):
+    """`step` is 0 before the first one; `place` says what was being done in it."""
 
-    `kind` is the exception's type, or the run's status ("timeout", "killed", "cancelled"); `line` is the
-    program's.
-    """
-
-    kind: str
-    message: str
-    line: int | None
     step: int
     place: Place
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,7 @@ class Reading:
     asked: Asked
     rate: float
     status: Status
-    failure: Failure | None
+    failure: StepFailure | None
 
     @property
     def replicas(self) -> int:
@@ -392,21 +385,19 @@ def _counts(events: Sequence[Event], settings: dict[str, Any], step: int) -> tup
     )
 
 
-def _failure(trace: Trace, copies: dict[int, Values]) -> Failure | None:
-    error = trace.error
-    if error is None and trace.status == "ok":
+def _failure(trace: Trace, copies: dict[int, Values]) -> StepFailure | None:
+    found = failure_of(trace)
+    if found is None:
         return None
-    if error:
-        step = int(error["step"])
+    if trace.error:
+        step = int(trace.error["step"])
     else:
         # A stopped run was at the step after the last that all copies reported on.
         complete = [number for number, values in copies.items() if None not in values]
         step = min(max(complete, default=-1) + 1, int(trace.start["settings"]["steps"]))
     reported = copies.get(step)
     place: Place = "creation" if step == 0 else "update" if reported is None or None in reported else "read"
-    if error:
-        return Failure(error["type"], error["message"], error.get("line"), step, place, raised=True)
-    return Failure(trace.status, str(trace.end.get("reason", "")), None, step, place, raised=False)
+    return StepFailure(**vars(found), step=step, place=place)
 
 
 def _asked(settings: dict[str, Any]) -> Asked:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.trace import Trace
-from lessons.aggregation.reading import Failure, Reading, Step, Values
+from lessons.aggregation.reading import Reading, Step, StepFailure, Values
 from lessons.language import Texts, number
 
 # Part of what TensorFlow 2.21 and Keras 3.15 say -> the text that explains it. Of several that fit, the first
@@ -26,7 +26,6 @@ ERRORS: Final = (
     ("got an unexpected keyword argument", "unsummed"),  # keras BaseOptimizer.apply_gradients
     ("list_physical_devices finds no GPU", "no_gpu"),  # the program itself
 )
-_LONGEST_MESSAGE = 240
 
 
 def what_happened(reading: Reading, trace: Trace, texts: Texts) -> list[str]:
@@ -185,7 +184,7 @@ class _Story:
             right=self.texts.list([f"`{name}`" if "." in name else name for name in right]),
         )
 
-    def _failure(self, failure: Failure) -> list[str]:
+    def _failure(self, failure: StepFailure) -> list[str]:
         texts, steps = self.texts, self.reading.settings["steps"]
         if not failure.raised:
             last = self.reading.last
@@ -194,13 +193,10 @@ class _Story:
         where = texts(
             f"story.where.{place}",
             kind=f"`{failure.kind}`",
-            line="?" if failure.line is None else failure.line,
+            line=failure.at_line,
             step=failure.step,
             steps=steps,
         )
-        message = " ".join(failure.message.replace("`", "'").split())
-        if len(message) > _LONGEST_MESSAGE:
-            message = message[:_LONGEST_MESSAGE] + " …"
         reason = explanation(failure.message)
         if reason == "read_none" and failure.place == "update":
             reason = "read_none_at_write"
@@ -208,7 +204,7 @@ class _Story:
             f"story.error.{reason}",
             replicas=self.replicas,
             keras=self.trace.start.get("keras", ""),
-            message=f"`{message}`",
+            message=failure.quoted,
         )
         return [where, meaning]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from engine.experiments.placement import PLACEMENT, PlacementSettings
 from engine.trace import Trace
+from lessons.language import Texts
 from lessons.lesson import OWN, Lesson, Link, Prediction
+from lessons.outcome import Outcome, raised
 from lessons.placement.figure import alternative, figure
 from lessons.placement.reading import Reading, read
 from lessons.placement.story import what_happened
@@ -38,6 +40,20 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset({{"shared": "one", "own": "two", "raised": "error"}.get(outcome, outcome)})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """Whether a write arrives at the other workers, and on which processes the variables are."""
+    reading = read(trace)
+    if reading.error is not None:
+        cause = "task_index" if "task_index" in reading.error["message"] else None
+        return raised(reading.error["type"], cause, texts)
+    homes: dict[str, list[str]] = {}
+    for job, index in reading.uses.get(0, {}).values():
+        homes.setdefault(job, []).append(str(index))
+    detail = " · ".join(f"{job} {texts.items(indices)}" for job, indices in homes.items())
+    right = reading.outcome in ("shared", "alone")
+    return Outcome("right" if right else "odd", texts(f"outcome.{reading.outcome}"), detail)
+
+
 LESSON = Lesson(
     name="placement",
     experiment=PLACEMENT,
@@ -46,6 +62,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
+    outcome=outcome,
     fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("one", "two", "error"), answers),
     guide=(

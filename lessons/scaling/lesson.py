@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from engine.experiments.scaling import SCALING, ScalingSettings
 from engine.trace import Trace
+from lessons.language import Texts
 from lessons.lesson import Lesson, Link, Prediction, Sweep
+from lessons.outcome import Kind, Outcome, raised, values
 from lessons.scaling import sweep
 from lessons.scaling.figure import alternative, figure
 from lessons.scaling.fix import suggested_fix
@@ -27,6 +29,15 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset(right or {"longer" if factor > 1 else "shorter"})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """Whether the replicas keep to the reference, and the loss of both at the end."""
+    reading = read(trace)
+    if reading.error is not None:
+        return raised(reading.error, None, texts)
+    kind: Kind = "right" if reading.outcome == "equal" else "odd"
+    return Outcome(kind, texts(f"outcome.{kind}"), values([result.loss for result in reading.results.values()], texts))
+
+
 LESSON = Lesson(
     name="scaling",
     experiment=SCALING,
@@ -35,6 +46,8 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
+    outcome=outcome,
+    in_versions=False,
     fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("equal", "n_times", "longer", "shorter", "error"), answers),
     guide=(

@@ -144,7 +144,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
         key = "failure" if failure.step else "failure_building"
         sentences.append(texts(f"alternative.{key}", kind=failure.kind, step=failure.step, line=failure.line or "?"))
     else:
-        sentences.append(texts("alternative.stopped", kind=texts(f"status.{failure.kind}")))
+        sentences.append(texts("alternative.stopped", kind=texts(f"ended.{failure.kind}")))
     return texts.sentences(sentences)
 
 
@@ -488,7 +488,7 @@ class _Drawing:
         reading, texts = self.reading, self.texts
         failure = reading.failure
         if failure and frame.failed:
-            kind = failure.kind if failure.raised else texts(f"status.{failure.kind}")
+            kind = failure.kind if failure.raised else texts(f"ended.{failure.kind}")
             label = f"✕ <b>{kind}</b>"
             if failure.raised:
                 label += " · " + (texts("figure.step", step=failure.step) if failure.step else texts("figure.building"))

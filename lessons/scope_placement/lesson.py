@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSettings
 from engine.trace import Trace
+from lessons.language import Texts
 from lessons.lesson import Lesson, Link, Prediction
+from lessons.outcome import Outcome, raised, values
 from lessons.scope_placement.figure import alternative, figure
 from lessons.scope_placement.fix import suggested_fix
 from lessons.scope_placement.reading import read
@@ -22,6 +24,16 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset({{"trained": "as_one", "raised": "error"}.get(outcome, "not_as_one")})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """Whether it trains as one, and the copies after the last step."""
+    reading = read(trace)
+    if reading.failure:
+        cause = reading.failure.cause
+        return raised(reading.failure.kind, None if cause in ("assertion", "other") else cause, texts)
+    copies = values(reading.last.after, texts) if reading.last else ""
+    return Outcome("right" if reading.outcome == "trained" else "odd", texts(f"outcome.{reading.outcome}"), copies)
+
+
 LESSON = Lesson(
     name="scope_placement",
     experiment=SCOPE_PLACEMENT,
@@ -31,6 +43,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
+    outcome=outcome,
     fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("as_one", "not_as_one", "error"), answers),
     guide=(

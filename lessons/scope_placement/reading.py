@@ -19,6 +19,7 @@ from engine.program import render
 from engine.settings import SettingsError
 from engine.trace import Event, Status, Trace
 from engine.versions import Versions
+from lessons.failure import Failure, cause_of, failure_of
 
 # Whose a variable is. "default" is the strategy of those that were made in no scope: plain variables, one copy.
 Owner = Literal["MirroredStrategy", "default"]
@@ -109,22 +110,15 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, or why a run was stopped, and where.
+class PartFailure(Failure):
+    """`code` is what stands in the line; `part` and `moment` say what the program was doing, in `step`, 0 before the
+    first one."""
 
-    `kind` is the exception's type, or the run's status ("timeout", "killed", "cancelled"). `line` is the program's,
-    `code` what stands there; `part` and `moment` say what it was doing.
-    """
-
-    kind: str
-    message: str
     cause: Cause
-    line: int | None
     code: str | None
     step: int
     part: Part
     moment: Moment
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,7 @@ class Reading:
     steps: tuple[Step, ...]
     merges: tuple[Rule, ...]
     status: Status
-    failure: Failure | None
+    failure: PartFailure | None
 
     def place(self, part: Part) -> Place:
         """Whether that was put inside the scope or stands outside of it."""
@@ -391,27 +385,20 @@ def close(one: float, other: float, size: float) -> bool:
 # ------------------------------------------------------------------------------------------------------- failure
 
 
-def _failure(trace: Trace, steps: Sequence[Step]) -> Failure | None:
-    error = trace.error
-    if error is None:
-        if trace.status == "ok":
-            return None
+def _failure(trace: Trace, steps: Sequence[Step]) -> PartFailure | None:
+    found = failure_of(trace)
+    if found is None:
+        return None
+    if trace.error is None:
         done = steps[-1].number if steps else 0
         last = max((event["step"] for event in trace.events if "step" in event), default=0)
         part, moment = _stopped_at(trace, last)
-        reason = str(trace.end.get("reason", ""))
-        return Failure(trace.status, reason, "other", None, None, max(done, last), part, moment, raised=False)
-    line, step = error.get("line"), int(error["step"])
-    code = _line(trace, line)
+        return PartFailure(**vars(found), cause="other", code=None, step=max(done, last), part=part, moment=moment)
+    step, code = int(trace.error["step"]), _line(trace, found.line)
     part, moment = _at(code or "", step)
-    message = str(error["message"])
-    return Failure(error["type"], message, _cause(error["type"], message), line, code, step, part, moment, raised=True)
-
-
-def _cause(kind: str, message: str) -> Cause:
-    if kind == "AssertionError" and not message:
-        return "assertion"
-    return next((cause for part, cause in CAUSES if part in message), "other")
+    unnamed = found.kind == "AssertionError" and not found.message
+    cause: Cause = "assertion" if unnamed else cause_of(found, CAUSES, "other")
+    return PartFailure(**vars(found), cause=cause, code=code, step=step, part=part, moment=moment)
 
 
 def _line(trace: Trace, line: int | None) -> str | None:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lessons.language import Texts, number, numbers_apart
 from lessons.scope_placement.fix import beyond_fixing, keras_needed, suggested_fix
-from lessons.scope_placement.reading import Birth, Failure, Reading, Role, Step, batch_gradients
-
-_LONGEST_MESSAGE = 240
+from lessons.scope_placement.reading import Birth, PartFailure, Reading, Role, Step, batch_gradients
 
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
@@ -145,7 +143,7 @@ class _Story:
 
     # ---- errors ----
 
-    def _failure(self, failure: Failure) -> list[str]:
+    def _failure(self, failure: PartFailure) -> list[str]:
         reading, texts = self.reading, self.texts
         if not failure.raised:
             done = reading.last.number if reading.last else 0
@@ -153,17 +151,14 @@ class _Story:
         where = texts(
             f"story.where.{'step' if failure.step else 'building'}",
             kind=f"`{failure.kind}`",
-            line="?" if failure.line is None else failure.line,
+            line=failure.at_line,
             code="" if failure.code is None else texts("story.where.code", code=failure.code.replace("`", "'")),
             step=failure.step,
         )
-        message = " ".join(failure.message.replace("`", "'").split())
-        if len(message) > _LONGEST_MESSAGE:
-            message = message[:_LONGEST_MESSAGE] + " …"
         meaning = texts(
             f"story.error.{error_key(reading)}",
             version=reading.tensorflow,
-            message=f"`{message}`" if message else f"`{failure.kind}`",
+            message=failure.quoted,
         )
         return [where, meaning]
 

@@ -125,7 +125,7 @@ def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
         return f"✕ {reading.failure.kind}", [texts("figure.outcome.raised", line=reading.failure.line or "?")]
     if outcome == "stopped":
         assert reading.failure is not None
-        return f"✕ {texts(f'status.{reading.failure.kind}')}", []
+        return f"✕ {texts(f'ended.{reading.failure.kind}')}", []
     head = texts(f"figure.outcome.{outcome}", updates=updates, step=reading.global_step())
     if not reading.sync:
         return head, [texts("figure.outcome.asynchronous")]

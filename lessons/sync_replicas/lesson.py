@@ -8,8 +8,9 @@ from engine.experiments.multi_worker import MULTI_WORKER
 from engine.experiments.sync_replicas import SYNC_REPLICAS, USUAL_DELAY, SyncReplicasSettings
 from engine.settings import as_words
 from engine.trace import Trace
-from lessons.language import number
+from lessons.language import Texts, number
 from lessons.lesson import Action, Lesson, Link, Prediction, Successor
+from lessons.outcome import Outcome, raised
 from lessons.sync_replicas import successor
 from lessons.sync_replicas.figure import alternative, figure
 from lessons.sync_replicas.fix import suggested_fix
@@ -70,6 +71,20 @@ def answers(trace: Trace) -> frozenset[str]:
     return frozenset({"error" if outcome == "raised" else outcome})
 
 
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """What became of training, and of the counting; not how many gradients were dropped, which differs from run to
+    run."""
+    reading = read(trace)
+    if reading.failure:
+        cause = reading.failure.cause
+        return raised(reading.failure.kind, None if cause == "other" else cause, texts)
+    head = texts(f"outcome.{reading.outcome}")
+    if reading.outcome == "deadlock":
+        return Outcome("odd", head)
+    counts = texts("outcome.counts", updates=max(reading.updates().values()), step=reading.global_step())
+    return Outcome("right" if reading.outcome == "right" else "odd", head, counts)
+
+
 LESSON = Lesson(
     name="sync_replicas",
     experiment=SYNC_REPLICAS,
@@ -78,6 +93,7 @@ LESSON = Lesson(
     figure=lambda trace, texts: figure(read(trace), texts),
     alternative=lambda trace, texts: alternative(read(trace), texts),
     story=lambda trace, texts: what_happened(read(trace), texts),
+    outcome=outcome,
     fix=lambda trace: suggested_fix(read(trace)),
     prediction=Prediction(("right", "miscounted", "deadlock", "error"), answers),
     guide=(

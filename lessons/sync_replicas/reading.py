@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from engine.experiments.sync_replicas import DECAY, GROUPS
 from engine.trace import Event, Status, Trace
+from lessons.failure import Failure, cause_of, failure_of
 from lessons.sync_replicas.fates import Fate, fates
 
 # "right": training ended, and global_step is the number of updates of each variable. "miscounted": it is another.
@@ -117,15 +118,10 @@ class Deadlock:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, or why the run was stopped: then `kind` is its status."""
+class CausedFailure(Failure):
+    """Why TensorFlow raised it."""
 
-    kind: str
-    message: str
     cause: Cause
-    line: int | None
-    task: str
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,7 @@ class Reading:
     weights: dict[str, float]
     moving_averages: dict[str, float]
     deadlock: Deadlock | None
-    failure: Failure | None
+    failure: CausedFailure | None
     status: Status | Literal["running"]
     began: float | None
     seconds: float
@@ -326,7 +322,7 @@ def read(trace: Trace) -> Reading:
         weights=last.get("weights", {}),
         moving_averages=last.get("moving_averages", {}),
         deadlock=_deadlock(events),
-        failure=_failure(events, trace),
+        failure=_failure(trace),
         status=status,
         began=min(steps, default=None),
         seconds=max((float(event["t"]) for event in events), default=0.0),
@@ -451,15 +447,6 @@ def _deadlock(events: Sequence[Event]) -> Deadlock | None:
     )
 
 
-def _failure(events: Sequence[Event], trace: Trace) -> Failure | None:
-    status = trace.end.get("status", "running")
-    error = next((event for event in events if event["event"] == "error"), None)
-    if error is not None:
-        cause: Cause = next((cause for part, cause in CAUSES if part in error["message"]), "other")
-        return Failure(
-            error["type"], error["message"], cause, error.get("line"), str(error.get("task", "")), raised=True
-        )
-    if status in ("ok", "running"):
-        return None
-    reason = str(trace.end.get("reason", ""))
-    return Failure(str(status), reason, "other", None, "", raised=False)
+def _failure(trace: Trace) -> CausedFailure | None:
+    found = failure_of(trace)
+    return CausedFailure(**vars(found), cause=cause_of(found, CAUSES, "other")) if found else None

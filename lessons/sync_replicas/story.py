@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lessons.language import Texts, number
 from lessons.sync_replicas.fix import suggested_fix
-from lessons.sync_replicas.reading import Deadlock, Failure, Reading, close
-
-_LONGEST_MESSAGE = 240
+from lessons.sync_replicas.reading import CausedFailure, Deadlock, Reading, close
 
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
@@ -214,18 +212,14 @@ class _Story:
 
     # ---- errors ----
 
-    def _failure(self, failure: Failure) -> list[str]:
+    def _failure(self, failure: CausedFailure) -> list[str]:
         reading, texts = self.reading, self.texts
         if not failure.raised:
             done = max(reading.updates().values())
             return [texts(f"story.stopped.{failure.kind}", updates=self._updates(done))]
-        message = " ".join(failure.message.replace("`", "'").split())
-        if len(message) > _LONGEST_MESSAGE:
-            message = message[:_LONGEST_MESSAGE] + " …"
-        line = "?" if failure.line is None else failure.line
         return [
-            texts("story.where", kind=f"`{failure.kind}`", line=line),
-            texts(f"story.error.{failure.cause}", message=f"`{message}`"),
+            texts("story.where", kind=f"`{failure.kind}`", line=failure.at_line),
+            texts(f"story.error.{failure.cause}", message=failure.quoted),
         ]
 
     # ---- words ----

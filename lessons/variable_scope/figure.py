@@ -279,7 +279,7 @@ class _Drawing:
         points, failure = Points(), self.reading.failure
         text, ink = HIDDEN, LIGHT
         if failure and frame.failed:
-            kind = failure.kind if failure.raised else self.texts(f"status.{failure.kind}")
+            kind = failure.kind if failure.raised else self.texts(f"ended.{failure.kind}")
             text = f"✕ <b>{kind}</b>"
             if failure.line is not None:
                 text += " · " + self.texts("figure.line", line=failure.line)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from engine.experiments.variable_scope import Statement, VariableScopeSettings, statements
 from engine.trace import Event, Status, Trace
+from lessons.failure import Failure, cause_of, failure_of
 
 Cause = Literal[
     "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "other"
@@ -56,15 +57,11 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What TensorFlow raised, or why a run was stopped. `place` is the operation's, None where it came after all."""
+class OperationFailure(Failure):
+    """`place` is the operation's, None where it came after all."""
 
-    kind: str
-    message: str
     cause: Cause
-    line: int | None
     place: int | None
-    raised: bool
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Reading:
     collections: Mapping[str, tuple[str, ...]]
     devices: tuple[str, ...]
     status: Status
-    failure: Failure | None
+    failure: OperationFailure | None
 
     @property
     def eager(self) -> bool:
@@ -133,16 +130,12 @@ def read(trace: Trace) -> Reading:
     )
 
 
-def _failure(trace: Trace, reached: int, all_of_them: int) -> Failure | None:
-    place = reached if reached < all_of_them else None
-    error = trace.error
-    if error is not None:
-        message = str(error["message"])
-        cause: Cause = next((cause for part, cause in CAUSES if part in message), "other")
-        return Failure(error["type"], message, cause, error.get("line"), place, raised=True)
-    if trace.status == "ok":
+def _failure(trace: Trace, reached: int, all_of_them: int) -> OperationFailure | None:
+    found = failure_of(trace)
+    if found is None:
         return None
-    return Failure(trace.status, str(trace.end.get("reason", "")), "other", None, place, raised=False)
+    place = reached if reached < all_of_them else None
+    return OperationFailure(**vars(found), cause=cause_of(found, CAUSES, "other"), place=place)
 
 
 def short(device: str) -> str:

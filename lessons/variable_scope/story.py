@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from lessons.language import Texts, number
 from lessons.variable_scope.reading import Item, Reading, short
 
-_LONGEST_MESSAGE = 240
-
 
 def what_happened(reading: Reading, texts: Texts) -> list[str]:
     """A few short sentences in Markdown: what is one object and what isn't, what the names come from, where it lives,
@@ -100,10 +98,9 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
     if not failure.raised:
         return [texts(f"story.stopped.{failure.kind}")]
     key = failure.cause
-    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.line or "?")
-    message = " ".join(failure.message.replace("`", "'").split())[:_LONGEST_MESSAGE]
+    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.at_line)
     eager = "_eager" if reading.eager and key == "no_shape" else ""
-    return [where, texts(f"story.error.{key}{eager}", version=reading.tensorflow, message=f"`{message}`")]
+    return [where, texts(f"story.error.{key}{eager}", version=reading.tensorflow, message=failure.quoted)]
 
 
 def value_in_words(value: object) -> str:

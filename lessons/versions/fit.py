@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from engine.experiments.fit import FIT
 from engine.trace import Event, Trace
+from lessons.language import Texts, number
+from lessons.lesson import Comparison
+from lessons.outcome import Outcome, nothing, raised, values
 
 STRAY: Final = 2e-4  # of the size: what float32 leaves of hundreds of steps, and the trace's six decimals
 
@@ -90,6 +94,26 @@ def arithmetic(settings: dict[str, Any]) -> Iterator[tuple[float, float]]:
             count += len(batch)
             weight -= rate * 2 * weight * square
         yield weight, total / count
+
+
+def outcome(trace: Trace, texts: Texts) -> Outcome:
+    """Each replica's weight at the end, and the loss of the first epoch as Keras reports it; right where both are."""
+    reading = read(trace)
+    if reading.error:
+        return raised(reading.error, None, texts)
+    if not reading.epochs:
+        return nothing(texts)
+    first, last = reading.epochs[0], reading.epochs[-1]
+    weight = "weight" if reading.weight_right else "weight_wrong"
+    loss = "loss" if reading.loss_right else "loss_of_first" if first.told_of == "first" else "loss_wrong"
+    return Outcome(
+        "right" if reading.weight_right and reading.loss_right else "odd",
+        texts(f"outcome.{weight}", copies=values(last.copies, texts)),
+        texts(f"outcome.{loss}", loss=number(first.loss)),
+    )
+
+
+COMPARISON = Comparison("versions", FIT, ("replicas", "epochs", "repeats", "mode"), outcome)
 
 
 def _told_of(loss: float, before: tuple[float, ...], settings: dict[str, Any]) -> Literal["all", "first"] | None:

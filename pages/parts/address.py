@@ -84,18 +84,20 @@ def _changed(model: type[Settings]) -> dict[str, str]:
     return {name: as_words(held[name]) if name in lists else word for name, word in words.items() if name in held}
 
 
-def tell_problems(model: type[Settings], words: Texts) -> None:
+def tell_problems(model: type[Settings], app_texts: Texts) -> None:
     """Warn of what the URL has that is not accepted. The warning stays until something else is chosen."""
     for problem in st.session_state[PROBLEMS]:
-        st.warning(words("page.refused", problem=problem_text(problem, model, words)), icon=":material/link_off:")
+        st.warning(
+            app_texts("page.refused", problem=problem_text(problem, model, app_texts)), icon=":material/link_off:"
+        )
 
 
-def tell_unknown(name: str, given: str, options: Collection[str], words: Texts) -> None:
+def tell_unknown(name: str, given: str, options: Collection[str], app_texts: Texts) -> None:
     """Warn of a word of the page itself that the URL has, where it is none of those there are."""
     if given not in options:
         said = given.replace("`", "'")[:80] or " "
-        problem = words("page.refused_value", setting=name, given=said, allowed=", ".join(options))
-        st.warning(words("page.refused", problem=problem), icon=":material/link_off:")
+        problem = app_texts("page.refused_value", setting=name, given=said, allowed=", ".join(options))
+        st.warning(app_texts("page.refused", problem=problem), icon=":material/link_off:")
 
 
 def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
@@ -124,14 +126,14 @@ def control_values(settings: Settings) -> dict[str, Any]:
     return {name: "" if name in lists else value for name, value in settings.model_dump().items()}
 
 
-def allowed(setting: Setting, words: Texts) -> str:
+def allowed(setting: Setting, app_texts: Texts) -> str:
     """What a setting accepts, in the visitor's language."""
     form: str = setting.kind
     if setting.kind == "number" and setting.optional:
         form = "number_or_none"
     elif setting.each == "one a variable":
         form = "numbers_of_variables"
-    return words(
+    return app_texts(
         f"allowed.{form}",
         choices=", ".join(setting.choices),
         form=setting.form,
@@ -140,13 +142,13 @@ def allowed(setting: Setting, words: Texts) -> str:
     )
 
 
-def problem_text(problem: Problem, model: type[Settings], words: Texts) -> str:
+def problem_text(problem: Problem, model: type[Settings], app_texts: Texts) -> str:
     """A problem as a sentence: what was given, and what is allowed."""
     declared = {setting.name: setting for setting in model.declared()}
     given = problem.given.replace("`", "'") or " "
     if problem.setting not in declared:
-        return words("page.unknown", setting=problem.setting.replace("`", "'"), allowed=", ".join(declared))
+        return app_texts("page.unknown", setting=problem.setting.replace("`", "'"), allowed=", ".join(declared))
     setting = declared[problem.setting]
     # What a check over several settings says is more than the setting's own declaration.
-    accepts = allowed(setting, words) if problem.allowed == setting.allowed else problem.allowed
-    return words("page.refused_value", setting=setting.name, given=given, allowed=accepts)
+    accepts = allowed(setting, app_texts) if problem.allowed == setting.allowed else problem.allowed
+    return app_texts("page.refused_value", setting=setting.name, given=given, allowed=accepts)

@@ -12,10 +12,11 @@ from engine.experiments import Experiment
 from engine.offers import Offer
 from engine.request import Request
 from engine.settings import Settings
+from lessons import LESSONS
 from lessons.language import Texts
+from lessons.outcome import Kind, Outcome
 from lessons.versions.flavour import Flavour
-from lessons.versions.outcome import FOLDER, Kind, Outcome
-from pages.parts.shell import LESSONS, chosen_language
+from pages.parts.shell import LESSONS_FOLDER, chosen_language
 from pages.parts.version import version_words
 
 COLORS: Final[dict[Kind, str]] = {"right": "green", "odd": "orange", "raised": "red", "none": "gray"}
@@ -27,9 +28,9 @@ SIGNS: Final[dict[Kind, str]] = {
 }
 
 
-def versions_texts() -> Texts:
+def get_versions_texts() -> Texts:
     """The texts of tables of versions, in the visitor's language."""
-    return Texts(FOLDER, chosen_language())
+    return Texts(LESSONS_FOLDER / "versions", chosen_language())
 
 
 def badge(outcome: Outcome) -> str:
@@ -44,7 +45,7 @@ def sign(kind: Kind, text: str) -> str:
 
 def linked(markdown: str, request: Request, default: Offer | None, flavour: Flavour) -> str:
     """Markdown as a link to the lesson that shows this run; as it is where no lesson does."""
-    if request.experiment.name not in LESSONS:
+    if all(lesson.experiment is not request.experiment for lesson in LESSONS):
         return markdown
     return f"[{markdown}]({address(request.experiment, request.settings, flavour.offer, default)})"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import streamlit as st
 
 from pages.parts.address import tell_unknown
-from pages.parts.shell import texts
+from pages.parts.shell import get_app_texts
 
 
 def choice(
@@ -23,7 +23,7 @@ def choice(
     out of the URL that is not among `keep`, because it belongs to the choice before."""
     given = st.query_params.get(name)
     if given is not None:
-        tell_unknown(name, given, options, texts())
+        tell_unknown(name, given, options, get_app_texts())
     value = given if given is not None and given in options else options[0]
     key = f"choice-{name}"
     st.session_state[key] = value

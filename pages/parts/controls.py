@@ -20,17 +20,17 @@ MAX_CHIPS = 4  # choices that are shown side by side; more go into a list
 
 
 def control(
-    setting: Setting, model: type[Settings], page: str, words: Texts, lesson: Texts, *, disabled: bool = False
+    setting: Setting, model: type[Settings], page: str, app_texts: Texts, lesson_texts: Texts, *, disabled: bool = False
 ) -> None:
     """The widget of one setting, with a sentence on what it changes."""
     if setting.kind == "words":
-        sequence(setting, model, page, lesson)
+        sequence(setting, model, page, lesson_texts)
         return
-    label = lesson(f"controls.{setting.name}.label")
+    label = lesson_texts(f"controls.{setting.name}.label")
     common: dict[str, Any] = {
         "key": setting.name,
         "disabled": disabled,
-        "help": lesson(f"controls.{setting.name}.help"),
+        "help": lesson_texts(f"controls.{setting.name}.help"),
         "on_change": _changed,
         "args": (model, page, setting.name),
     }
@@ -39,13 +39,13 @@ def control(
             st.segmented_control(label, setting.choices, required=True, width="stretch", wrap=True, **common)
         else:
             st.selectbox(label, setting.choices, **common)
-        st.caption(lesson(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
+        st.caption(lesson_texts(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
     elif setting.kind == "integer" and setting.optional:
         st.segmented_control(label, range(int(setting.minimum or 0), int(setting.maximum or 0) + 1), **common)
     elif setting.kind == "integer":
         st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), **common)
     elif setting.kind == "number":
-        placeholder = words("page.none") if setting.optional else as_words(setting.default)
+        placeholder = app_texts("page.none") if setting.optional else as_words(setting.default)
         low, high = float(setting.minimum or 0), float(setting.maximum or 0)
         st.number_input(label, low, high, value=None, step=0.1, format="%g", placeholder=placeholder, **common)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lessons.versions.outcome import Kind, Outcome
+from lessons.outcome import Kind, Outcome
 
 # Names of Material symbols, the font of which Streamlit brings.
 SYMBOLS: Final[dict[Kind, str]] = {"right": "check", "odd": "warning", "raised": "error", "none": "hourglass_disabled"}

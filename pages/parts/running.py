@@ -38,7 +38,9 @@ class Shown:
     recording: Provenance | None = None
 
 
-def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace], None] | None = None) -> Shown | None:
+def run(
+    engine: Engine, request: Request, app_texts: Texts, during: Callable[[Trace], None] | None = None
+) -> Shown | None:
     """Run and wait; or, where that version is not installed, take its recording. None where it was told why neither
     can be. `during` is called with what the run has said so far, whenever there is more of it, but not too often.
 
@@ -49,14 +51,14 @@ def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace]
     except RuntimeMissingError as error:
         recorded = _recorded(request, shared_recordings())
         if recorded is None:
-            st.info(_missing(request, error, words), icon=":material/download:")
+            st.info(_missing(request, error, app_texts), icon=":material/download:")
         return recorded
     except (SettingsError, CannotRunError) as error:
-        _refuse(error, request, words)
+        _refuse(error, request, app_texts)
         return None
     except EngineBusyError:
-        st.warning(words("run.busy"), icon=":material/hourglass_disabled:")
-        st.button(words("run.again"))
+        st.warning(app_texts("run.busy"), icon=":material/hourglass_disabled:")
+        st.button(app_texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
     drawn, events = begun, 1  # the `run` event is nothing to draw
@@ -71,7 +73,7 @@ def run(engine: Engine, request: Request, words: Texts, during: Callable[[Trace]
                     during(trace)
                     drawn, events = time.monotonic(), len(trace.events)
             else:
-                _say(holder, engine, ticket, request, words)
+                _say(holder, engine, ticket, request, app_texts)
         holder.empty()
     finally:
         if not ticket.done:
@@ -144,34 +146,34 @@ def _recorded(request: Request, recordings: Recordings) -> Shown | None:
     return Shown(recording.trace, recording.program, recording=recording.provenance)
 
 
-def _missing(request: Request, error: RuntimeMissingError, words: Texts) -> str:
+def _missing(request: Request, error: RuntimeMissingError, app_texts: Texts) -> str:
     if request.tensorflow is None:
-        return words("run.missing", reason=str(error))
+        return app_texts("run.missing", reason=str(error))
     name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
     command = how_to_get(request.tensorflow, request.keras)
     if not command:
-        return words("run.missing", reason=str(error))
-    return words("run.no_recording", version=name, command=command)
+        return app_texts("run.missing", reason=str(error))
+    return app_texts("run.no_recording", version=name, command=command)
 
 
-def _refuse(error: SettingsError | CannotRunError, request: Request, words: Texts) -> None:
+def _refuse(error: SettingsError | CannotRunError, request: Request, app_texts: Texts) -> None:
     if isinstance(error, CannotRunError):
-        st.error(words("page.not_run", problem=str(error)), icon=":material/error:")
+        st.error(app_texts("page.not_run", problem=str(error)), icon=":material/error:")
         return
     for problem in error.problems:
-        said = problem_text(problem, type(request.settings), words)
-        st.error(words("page.not_run", problem=said), icon=":material/error:")
+        said = problem_text(problem, type(request.settings), app_texts)
+        st.error(app_texts("page.not_run", problem=said), icon=":material/error:")
 
 
-def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, words: Texts) -> None:
+def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> None:
     """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
         version = engine.runtime(request.tensorflow, request.keras).versions.tensorflow
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
-        holder.progress(state.progress, words("run.starting", version=version, percent=percent, seconds=seconds))
+        holder.progress(state.progress, app_texts("run.starting", version=version, percent=percent, seconds=seconds))
     elif place:
-        holder.info(words("run.queued", place=place), icon=":material/hourglass_top:")
+        holder.info(app_texts("run.queued", place=place), icon=":material/hourglass_top:")
     else:
-        holder.info(words("run.running"), icon=":material/play_circle:")
+        holder.info(app_texts("run.running"), icon=":material/play_circle:")

@@ -19,25 +19,25 @@ MOVES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def scope_box(lesson: AnyLesson, own: Texts) -> None:
+def scope_box(lesson: AnyLesson, lesson_texts: Texts) -> None:
     """A box that is the scope, and what is outside of it below: a click on a thing moves it to the other."""
     places = _places(lesson)
     for here, (there, icon) in MOVES.items():
         with st.container(key=f"scope-{here}", gap="xsmall"):
-            st.markdown(own(f"places.{here}"))
+            st.markdown(lesson_texts(f"places.{here}"))
             with st.container(horizontal=True, gap="xsmall", height="content"):
                 things = [name for name, place in places.items() if place == here]
                 for name in things:
                     st.button(
-                        own(f"places.{name}"),
+                        lesson_texts(f"places.{name}"),
                         key=f"place-{name}",
                         icon=icon,
-                        help=own(f"places.{there}_help"),
+                        help=lesson_texts(f"places.{there}_help"),
                         on_click=choose,
                         args=(lesson.experiment.settings, lesson.name, {name: there}),
                     )
                 if not things:
-                    st.caption(own("places.nothing"))
+                    st.caption(lesson_texts("places.nothing"))
 
 
 def _places(lesson: AnyLesson) -> dict[str, str]:

@@ -7,25 +7,21 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
+from lessons import LESSONS
 from lessons.language import LANGUAGES, SHARED, Language, Texts, languages_by_name, negotiate
 from pages.parts.address import tell_unknown
 
 ROOT = Path(__file__).parents[2]
-LESSONS = ("aggregation", "scaling", "scope_placement", "variable_scope", "placement", "sync_replicas")
+LESSONS_FOLDER = ROOT / "lessons"
 OPENED = "opened_through_app"
 CHOSEN_LANGUAGE = "chosen_language"
 ICON = ROOT / "pages" / "parts" / "icon.svg"
 STYLE = ROOT / "pages" / "parts" / "style.css"
 
 
-def texts(language: Language | None = None) -> Texts:
+def get_app_texts(language: Language | None = None) -> Texts:
     """The app-wide texts, in the visitor's language."""
     return Texts(SHARED, language or chosen_language())
-
-
-def lesson_texts(lesson: str) -> Texts:
-    """The texts of one lesson, in the visitor's language."""
-    return Texts(ROOT / "lessons" / lesson, chosen_language())
 
 
 def chosen_language() -> Language:
@@ -45,13 +41,13 @@ def choose_language() -> Language:
     language = chosen_language()
     if "lang" in st.query_params:
         st.session_state[CHOSEN_LANGUAGE] = language
-        tell_unknown("lang", st.query_params["lang"], LANGUAGES, texts(language))
+        tell_unknown("lang", st.query_params["lang"], LANGUAGES, get_app_texts(language))
     elif CHOSEN_LANGUAGE in st.session_state:
         st.query_params["lang"] = language  # Streamlit drops it from the URL when the page is switched
     st.session_state["language"] = language
     with st.container(key="language-switch"):
         st.segmented_control(
-            " · ".join(texts(each)("language.word") for each in LANGUAGES),
+            " · ".join(get_app_texts(each)("language.word") for each in LANGUAGES),
             LANGUAGES,
             required=True,
             format_func=languages_by_name().__getitem__,
@@ -73,34 +69,35 @@ def style() -> None:
 
 def navigation(language: Language) -> Page:
     """Register every page with Streamlit, and return the one that the URL names."""
-    words = texts(language)
+    app_texts = get_app_texts(language)
     home = st.Page(
         page_of("home"),
-        title=words("app.home"),
+        title=app_texts("app.home"),
         icon=":material/home:",
         default=True,
-        help=words("app.home_help"),
+        help=app_texts("app.home_help"),
     )
+    versions_texts = Texts(LESSONS_FOLDER / "versions", language)
     lessons = [
         st.Page(
-            page_of(name),
-            title=Texts(ROOT / "lessons" / name, language)("title"),
+            page_of(lesson.name),
+            title=lesson.texts(language)("title"),
             icon=":material/science:",
-            help=Texts(ROOT / "lessons" / name, language)("question"),
+            help=lesson.texts(language)("question"),
         )
-        for name in LESSONS
+        for lesson in LESSONS
     ]
     versions = st.Page(
         page_of("versions"),
-        title=Texts(ROOT / "lessons" / "versions", language)("title"),
+        title=versions_texts("title"),
         icon=":material/compare_arrows:",
-        help=Texts(ROOT / "lessons" / "versions", language)("question"),
+        help=versions_texts("question"),
     )
     status = st.Page(
         page_of("status"),
-        title=words("app.status"),
+        title=app_texts("app.status"),
         icon=":material/monitor_heart:",
-        help=words("app.status_help"),
+        help=app_texts("app.status_help"),
     )
     return st.navigation([home, *lessons, versions, status], position="top")
 

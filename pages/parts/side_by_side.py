@@ -11,10 +11,11 @@ from engine.engine import Engine
 from engine.experiments import Experiment
 from engine.request import Request
 from engine.settings import Settings
+from lessons import outcome_of
 from lessons.language import Texts
+from lessons.outcome import Outcome
 from lessons.versions.flavour import Flavour, flavours
-from lessons.versions.outcome import Outcome, outcome
-from pages.parts.cells import badge, linked, plain, versions_texts
+from pages.parts.cells import badge, get_versions_texts, linked, plain
 from pages.parts.running import Shown, together
 from pages.parts.version import RECORDED, offered
 
@@ -34,7 +35,7 @@ def side_by_side(
 ) -> None:
     """Run and show. `reference` names the flavour that the others are compared with; None is the default version.
     `mark` says that it is what the page shows above."""
-    texts = versions_texts()
+    texts = get_versions_texts()
     offers = offered(engine, experiment)
     default = next(iter(offers.values()), None)
     columns = flavours(experiment, offers)
@@ -71,7 +72,7 @@ def _name(request: Request) -> str:
 
 
 def _outcome(shown: Shown | None, texts: Texts) -> Outcome | None:
-    return None if shown is None else outcome(shown.trace, texts)
+    return None if shown is None else outcome_of(shown.trace, texts.language)
 
 
 def _is_starting(engine: Engine, flavour: Flavour) -> bool:
@@ -96,7 +97,7 @@ def _row(
         if flavour.offer.live:
             return plain(texts("table.not_recorded")), ""
         return texts("table.not_recorded"), texts("table.get", command=flavour.offer.command)
-    said = badge(outcome(shown.trace, texts))
+    said = badge(outcome_of(shown.trace, texts.language))
     recording = shown.recording
     if recording is None:
         return said, f":material/bolt: {texts('table.live')}"

@@ -12,15 +12,15 @@ from engine.engine import Engine
 from engine.request import Request
 from lessons.language import Texts
 from lessons.lesson import Sweep
-from pages.parts.cells import versions_texts
+from pages.parts.cells import get_versions_texts
 from pages.parts.charts import PLOTLY
 from pages.parts.filling import fill
 from pages.parts.running import Shown
 
 
-def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, own: Texts) -> None:
+def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, lesson_texts: Texts) -> None:
     """Run what the sweep asks for beside the chosen settings, on the same version, and draw it as it comes."""
-    st.markdown(own("sweep.about"))
+    st.markdown(lesson_texts("sweep.about"))
     requests = [replace(chosen, settings=settings) for settings in sweep.settings(chosen.settings)]
     place, pictures = st.container(), itertools.count()
 
@@ -29,7 +29,7 @@ def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, own: Texts) -> None
         traces = {number: shown.trace for number, shown in found.items()}
         key = f"sweep-{next(pictures)}"
         place = place.plotly_chart(
-            sweep.figure(traces, own), key=key, config=PLOTLY, alt=sweep.alternative(traces, own)
+            sweep.figure(traces, lesson_texts), key=key, config=PLOTLY, alt=sweep.alternative(traces, lesson_texts)
         )
 
-    fill(engine, "".join(request.to_json() for request in requests), requests, draw, versions_texts())
+    fill(engine, "".join(request.to_json() for request in requests), requests, draw, get_versions_texts())

@@ -46,7 +46,7 @@ def version_words(offer: Offer, default: Offer | None) -> dict[str, str]:
     return {TF: offer.versions.tensorflow} | ({KERAS: offer.versions.keras} if offer.other_keras else {})
 
 
-def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], words: Texts) -> Offer | None:
+def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], app_texts: Texts) -> Offer | None:
     """The version that these words name, or the default one; what is not there is told. None where there is none."""
     default = next(iter(choices.values()), None)
     # A runtime's name, as the status page has it, will do too; a URL's + is a space to those who decode it.
@@ -60,16 +60,16 @@ def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], words: Te
     except RuntimeMissingError:
         asked = " + Keras ".join(word.replace("`", "'")[:40] for word in (tensorflow or "2.21", keras) if word)
         known = ", ".join(f"`{name}`" for name in sorted(choices, key=version_key))
-        st.warning(words("version.unknown", given=asked, allowed=known), icon=":material/link_off:")
+        st.warning(app_texts("version.unknown", given=asked, allowed=known), icon=":material/link_off:")
         return default
 
 
 def version_control(
-    engine: Engine, experiment: Experiment[Any], words: Texts, line: DeltaGenerator | None
+    engine: Engine, experiment: Experiment[Any], app_texts: Texts, line: DeltaGenerator | None
 ) -> Offer | None:
     """The version that the URL names, and the control for it, in that line; without a line the URL alone decides."""
     choices = offered(engine, experiment)
-    chosen = version_of({name: st.query_params.get(name, "") for name in (TF, KERAS)}, choices, words)
+    chosen = version_of({name: st.query_params.get(name, "") for name in (TF, KERAS)}, choices, app_texts)
     if chosen is None or line is None:
         return chosen
     default = next(iter(choices.values()))
@@ -77,9 +77,9 @@ def version_control(
     keras = {name: offer for name, offer in choices.items() if _same_tensorflow(offer, chosen)}
     st.session_state["version"] = chosen.versions.tensorflow
     with line:
-        st.markdown(words("version.label"), width="content", help=words("version.help"))
+        st.markdown(app_texts("version.label"), width="content", help=app_texts("version.help"))
         st.segmented_control(
-            words("version.label"),
+            app_texts("version.label"),
             sorted(usual, key=version_key),
             required=True,
             format_func=lambda version: version if usual[version].live else f"{version} {RECORDED}",
@@ -90,7 +90,7 @@ def version_control(
         if len(keras) > 1:
             st.session_state["version-keras"] = chosen.name
             st.selectbox(
-                words("version.keras"),
+                app_texts("version.keras"),
                 sorted(keras, key=lambda name: version_key(keras[name].versions.keras)),
                 format_func=lambda name: f"Keras {keras[name].versions.keras}",
                 key="version-keras",

@@ -3,57 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
 from engine.engine import Engine
-from engine.experiments import Experiment
 from engine.experiments.fit import FIT
 from engine.experiments.scope_placement import SCOPE_PLACEMENT
 from engine.offers import Offer
 from engine.request import Request
 from engine.settings import SettingsError
-from lessons.aggregation.lesson import LESSON as AGGREGATION
+from lessons import COMPARISONS, outcome_of
 from lessons.language import Texts, number
-from lessons.lesson import AnyLesson
-from lessons.placement.lesson import LESSON as PLACEMENT
-from lessons.scope_placement.lesson import LESSON as SCOPE
-from lessons.sync_replicas.lesson import LESSON as SYNC_REPLICAS
-from lessons.variable_scope.lesson import LESSON as VARIABLE_SCOPE
+from lessons.lesson import Lesson
+from lessons.outcome import Kind
 from lessons.versions import fit as fit_reading
 from lessons.versions import matrix, timeline
 from lessons.versions.flavour import Flavour, flavours
-from lessons.versions.outcome import Kind, outcome
 from pages.parts.address import problem_text, read_address, settle_address, tell_problems
-from pages.parts.cells import COLORS, SIGNS, address, versions_texts
+from pages.parts.cells import COLORS, SIGNS, address, get_versions_texts
 from pages.parts.charts import PLOTLY
 from pages.parts.choice import choice
 from pages.parts.controls import chosen, control
 from pages.parts.filling import fill
 from pages.parts.grid import Cell, grid_html, legend_html
 from pages.parts.running import Shown
-from pages.parts.shell import lesson_texts
 from pages.parts.side_by_side import side_by_side
 from pages.parts.version import RECORDED, offered
 
 VIEWS: Final = ("placements", "direct", "timeline", "choice")
-# What can be chosen, and which of its settings are shown first: the lessons whose experiments other versions run too.
-CHOSEN: Final[tuple[AnyLesson, ...]] = (SCOPE, AGGREGATION, VARIABLE_SCOPE, PLACEMENT, SYNC_REPLICAS)
-EXPERIMENTS: Final[dict[str, tuple[Experiment[Any], tuple[str, ...]]]] = {
-    **{lesson.name: (lesson.experiment, lesson.places + lesson.first) for lesson in CHOSEN},
-    "fit": (FIT, ("replicas", "epochs", "repeats", "mode")),
-}
 
 
-def versions_page(engine: Engine, words: Texts) -> None:
+def versions_page(engine: Engine, app_texts: Texts) -> None:
     """The whole page. Which part is shown is in the URL, as `view`."""
-    texts = versions_texts()
+    texts = get_versions_texts()
     st.title(texts("question"), anchor=False)
     st.markdown(texts("intro"))
     view = choice("view", VIEWS, texts("view.label"), lambda name: texts(f"view.{name}"), forget=True)
     if view == "choice":
-        _choice(engine, words, texts)
+        _choice(engine, app_texts, texts)
     elif view == "timeline":
         _timeline(engine, texts)
     else:
@@ -63,41 +51,42 @@ def versions_page(engine: Engine, words: Texts) -> None:
 # --------------------------------------------------------------------------------------------------------- one choice
 
 
-def _choice(engine: Engine, words: Texts, texts: Texts) -> None:
+def _choice(engine: Engine, app_texts: Texts, texts: Texts) -> None:
     st.markdown(texts("choice.about"))
     left, right = st.columns([3, 8], gap="medium")
+    offered_here = {comparison.experiment.name: comparison for comparison in COMPARISONS}
     with left:
         name = choice(
             "experiment",
-            tuple(EXPERIMENTS),
+            tuple(offered_here),
             texts("choice.experiment"),
-            lambda name: texts(f"choice.{name}"),
+            lambda name: offered_here[name].texts(texts.language)("experiment"),
             forget=True,
             keep=("lang", "hide", "view", "embed", "embed_options"),
         )
-        experiment, first = EXPERIMENTS[name]
-        model = experiment.settings
-        own = texts if name == "fit" else lesson_texts(name)
+        comparison = offered_here[name]
+        model, lesson_texts = comparison.experiment.settings, comparison.texts(texts.language)
+        first = (*comparison.places, *comparison.first) if isinstance(comparison, Lesson) else comparison.first
         page = f"versions-{name}"
         read_address(model, page)
         declared = {setting.name: setting for setting in model.declared()}
         for each in first:
-            control(declared[each], model, page, words, own)
-        with st.expander(words("page.more"), icon=":material/tune:"):
+            control(declared[each], model, page, app_texts, lesson_texts)
+        with st.expander(app_texts("page.more"), icon=":material/tune:"):
             for each, setting in declared.items():
                 # Each Keras is a row of its own.
                 if each not in (*first, "keras"):
-                    control(setting, model, page, words, own)
+                    control(setting, model, page, app_texts, lesson_texts)
     with right:
-        tell_problems(model, words)
+        tell_problems(model, app_texts)
         try:
             settings = model.parse(chosen(model))
         except SettingsError as error:
             for problem in error.problems:
-                said = words("page.not_run", problem=problem_text(problem, model, words))
+                said = app_texts("page.not_run", problem=problem_text(problem, model, app_texts))
                 st.error(said, icon=":material/error:")
             return
-        side_by_side(engine, experiment, settings, None)
+        side_by_side(engine, comparison.experiment, settings, None)
     settle_address()
 
 
@@ -153,7 +142,7 @@ def _cell(shown: Shown | None, request: Request, flavour: Flavour, default: Offe
     recording = shown.recording
     provenance = texts("table.recorded", date=recording.date, platform=recording.platform) if recording else ""
     where = address(request.experiment, request.settings, flavour.offer, default)
-    return Cell(outcome(shown.trace, texts), address=where, recorded=provenance)
+    return Cell(outcome_of(shown.trace, texts.language), address=where, recorded=provenance)
 
 
 # ----------------------------------------------------------------------------------------------------------- time line

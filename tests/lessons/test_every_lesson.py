@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import string
 from pathlib import Path
 
 import pytest
 
+from lessons import COMPARISONS, LESSONS
+from lessons.language import LANGUAGES
 from lessons.lesson import AnyLesson
-from pages.parts.shell import LESSONS
 from tests.lessons.test_texts import FOLDERS, loaded
 
-ALL: dict[str, AnyLesson] = {name: importlib.import_module(f"lessons.{name}.lesson").LESSON for name in LESSONS}
-FOLDER_OF = {folder.name: folder for folder in FOLDERS}
+ROOT = Path(__file__).parents[2]
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_every_setting_option_link_and_answer_has_a_text_and_no_text_has_none(name: str) -> None:
-    lesson = ALL[name]
+@each_lesson
+def test_every_setting_option_link_and_answer_has_a_text_and_no_text_has_none(lesson: AnyLesson) -> None:
     wanted = set()
     for setting in lesson.experiment.settings.declared():
         wanted |= {f"controls.{setting.name}.{part}" for part in ("label", "help")}
@@ -28,16 +27,35 @@ def test_every_setting_option_link_and_answer_has_a_text_and_no_text_has_none(na
     if lesson.prediction is not None:
         wanted.add("predict.question")
         wanted |= {f"predict.{part}.{option}" for option in lesson.prediction.options for part in ("options", "missed")}
-    texts = {key for key in loaded(FOLDER_OF[name], "en") if key.split(".")[0] in ("controls", "guide", "predict")}
+    texts = {
+        key
+        for key in loaded(ROOT / "lessons" / lesson.name, "en")
+        if key.split(".")[0] in ("controls", "guide", "predict")
+    }
     assert texts == wanted
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_the_settings_that_a_lesson_names_are_there(name: str) -> None:
-    lesson = ALL[name]
+@each_lesson
+def test_the_settings_that_a_lesson_names_are_there(lesson: AnyLesson) -> None:
     assert {*lesson.first, *lesson.places} <= set(lesson.experiment.settings.model_fields)
     for link in lesson.guide:
         assert lesson.experiment.settings.parse(link.settings)
+
+
+def test_what_versions_offers_has_a_name_in_its_list() -> None:
+    for comparison in COMPARISONS:
+        for language in LANGUAGES:
+            assert comparison.texts(language)("experiment")
+
+
+def test_every_lesson_has_a_folder_a_page_and_a_row_in_the_readme() -> None:
+    names = [lesson.name for lesson in LESSONS]
+    assert {file.parent.name for file in ROOT.glob("lessons/*/lesson.py")} == set(names)
+    assert len({(ROOT / "pages" / f"{name}.py").read_text() for name in names}) == 1
+    table = re.findall(
+        r"^\| ([^|]+?) \|", (ROOT / "README.md").read_text().partition("## The lessons")[2], re.MULTILINE
+    )
+    assert table == ["lesson", "---", *(lesson.texts("en")("title") for lesson in LESSONS)]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -10,12 +10,11 @@ import pytest
 from engine.engine import Engine, Ticket
 from engine.request import Request
 from engine.trace import Trace
+from lessons import outcome_of
 from lessons.language import LANGUAGES, Texts
 from lessons.sync_replicas.lesson import LESSON
 from lessons.sync_replicas.reading import Outcome, Reading, read
 from lessons.sync_replicas.successor import sentences, settings, table
-from lessons.versions.outcome import FOLDER as VERSIONS
-from lessons.versions.outcome import outcome
 
 TEXTS = {language: Texts(Path(__file__).parents[2] / "lessons" / "sync_replicas", language) for language in LANGUAGES}
 LINKS: dict[str, tuple[Outcome, ...]] = {
@@ -62,8 +61,7 @@ def test_each_link_comes_to_what_it_says(runs: Mapping[str, Trace], name: str, o
         assert LESSON.story(runs[name], texts)
         assert LESSON.figure(runs[name], texts).layout.height
         assert LESSON.alternative(runs[name], texts)
-    versions = Texts(VERSIONS, "en")
-    assert outcome(runs[name], versions).kind == {"right": "right", "raised": "raised"}.get(run.outcome, "odd")
+    assert outcome_of(runs[name], "en").kind == {"right": "right", "raised": "raised"}.get(run.outcome, "odd")
 
 
 def test_what_they_are_to_show(runs: Mapping[str, Trace]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -15,15 +16,16 @@ from engine.offers import Offer, offers
 from engine.recordings import Recordings
 from engine.request import Request
 from engine.trace import Trace
+from lessons import LESSONS, outcome_of
 from lessons.aggregation.reading import Place
 from lessons.language import LANGUAGES, Texts
+from lessons.outcome import Outcome
 from lessons.scope_placement import reading as scope
 from lessons.versions import fit, matrix, timeline
 from lessons.versions.flavour import Flavour, flavours
-from lessons.versions.outcome import FOLDER, Outcome, outcome
 
 RECORDINGS = Recordings()
-ENGLISH, CHINESE = (Texts(FOLDER, language) for language in LANGUAGES)
+ENGLISH, CHINESE = (Texts(Path(timeline.__file__).parent, language) for language in LANGUAGES)
 OWN = next(iter(RECORDINGS.made_with(SCOPE_PLACEMENT)))  # the newest
 # A flavour by a short name: its version and settings.
 FLAVOURS: dict[str, tuple[str, dict[str, str]]] = {
@@ -42,7 +44,7 @@ def recorded(experiment: str, version: str, **settings: Any) -> Trace:
 
 
 def said(experiment: str, version: str, **settings: Any) -> Outcome:
-    return outcome(recorded(experiment, version, **settings), ENGLISH)
+    return outcome_of(recorded(experiment, version, **settings), "en")
 
 
 # ------------------------------------------------------------------------------------------------- outcomes
@@ -54,7 +56,7 @@ def test_every_recording_has_an_outcome(name: str) -> None:
     experiment = EXPERIMENTS[name]
     for made in RECORDINGS.made_with(experiment):
         for recording in RECORDINGS.all(experiment, made):
-            english, chinese = (outcome(recording.trace, texts) for texts in (ENGLISH, CHINESE))
+            english, chinese = (outcome_of(recording.trace, language) for language in ("en", "zh"))
             assert english.kind == chinese.kind != "none"
             assert english.head
             assert chinese.head
@@ -230,7 +232,7 @@ def test_whose_loss_was_told() -> None:
     apart = fit.read(recording.trace)
     assert [epoch.told_of for epoch in apart.epochs] == ["first"] * 3
     assert not apart.loss_right
-    assert outcome(recording.trace, ENGLISH) == Outcome(
+    assert outcome_of(recording.trace, "en") == Outcome(
         "odd", "wrong weight 0.8574, 0.4219", "first loss 2.5, replica 0’s alone"
     )
 
@@ -238,7 +240,7 @@ def test_whose_loss_was_told() -> None:
 def test_a_run_that_gave_no_answer_has_an_outcome() -> None:
     trace = recorded("fit", "2.4.1")
     end = {"event": "end", "t": 9.0, "status": "timeout", "seconds": 9.0, "reason": "?"}
-    assert outcome(Trace((*trace.events[:3], end)), ENGLISH) == Outcome("none", "out of time")
+    assert outcome_of(Trace((*trace.events[:3], end)), "en") == Outcome("none", "out of time")
     point = timeline.Point(Flavour(offer()), Trace((trace.start, end)), None, recorded=False)
     assert point.last is None
 
@@ -257,11 +259,10 @@ def test_every_setting_of_fit_and_every_outcome_has_a_text() -> None:
             assert texts(f"controls.{setting.name}.help")
             for option in setting.choices:
                 assert texts(f"controls.{setting.name}.options.{option}.text")
-        for cause in get_args(scope.Cause):
-            assert isinstance(texts(f"outcome.cause.{cause}"), str)
-        for name in set(get_args(scope.Outcome)) - {"raised", "stopped"}:
-            assert texts(f"outcome.scope_placement.{name}")
+    lessons = {lesson.name: lesson for lesson in LESSONS}
+    for language in LANGUAGES:
+        of_scope, of_aggregation = (lessons[name].texts(language) for name in ("scope_placement", "aggregation"))
+        for name in {*get_args(scope.Cause), *get_args(scope.Outcome)} - {"assertion", "other", "raised", "stopped"}:
+            assert of_scope(f"outcome.{name}")
         for place in get_args(Place):
-            assert texts(f"outcome.aggregation.{place}")
-        for name in EXPERIMENTS:
-            assert texts(f"choice.{name}")
+            assert of_aggregation(f"outcome.{place}")
