@@ -71,8 +71,30 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 MADV_COLLAPSE, HUGE_PAGE = 25, 1 << 21
 
 # What TensorFlow and Keras import no sooner than a program uses it, on one version or another.
-LATE_MODULES = ("tensorflow.python.data.ops.rebatch_op",)
+LATE_MODULES = ("tensorflow.compat.v1", "tensorflow.python.data.ops.rebatch_op", "multiprocessing.queues")
 SLOW_COORDINATOR_JOIN = ("1.", "2.4.", "2.5.")  # TensorFlow versions, see join_threads_promptly
+
+# What isinstance is asked of values by tf.nest, tf.convert_to_tensor, tf.distribute and tf.function.
+ABSTRACT = {
+    "collections.abc": "Mapping MutableMapping MappingView Sequence",
+    "tensorflow.python.distribute.values": "DistributedVariable",
+    "tensorflow.python.framework.composite_tensor": "CompositeTensor",
+    "tensorflow.python.framework.dtypes": "DType",
+    "tensorflow.python.framework.type_spec": "TypeSpec",
+    "tensorflow.python.framework.weak_tensor": "WeakTensor",
+    "tensorflow.python.ops.resource_variable_ops": "BaseResourceVariable",
+    "tensorflow.python.ops.variables": "Variable",
+    "tensorflow.python.types.core": "TensorProtocol",
+}
+BUILT_IN: tuple[type, ...] = (bool, int, float, str, bytes, type(None), list, tuple, dict)
+CONCRETE = {
+    "numpy": "ndarray float32 int32 int64",
+    "tensorflow.python.distribute.values": "MirroredVariable SyncOnReadVariable Mirrored PerReplica PerReplicaSpec",
+    "tensorflow.python.framework.ops": "EagerTensor SymbolicTensor Tensor",
+    "tensorflow.python.framework.tensor": "Tensor",
+    "tensorflow.python.ops.resource_variable_ops": "ResourceVariable _UnreadVariable",
+    "tensorflow.python.types.core": "Tensor TensorProtocol",
+}
 
 
 class Task:
@@ -319,6 +341,7 @@ class Parent:
         if tensorflow.__version__.startswith(SLOW_COORDINATOR_JOIN):
             join_threads_promptly()
         fill_registries()
+        fill_type_caches()
         # What is frozen is never looked at by a child's garbage collector, so its pages stay shared.
         gc.collect()
         gc.freeze()
@@ -650,22 +673,35 @@ def ended(fd: int) -> bool:
 
 
 def fill_registries() -> None:
-    """Fill the tables that TensorFlow's libraries fill in the first op of each process: 15 ms of every run.
+    """Fill the tables that TensorFlow fills in the first op of each process. Nothing but time differs.
 
     They list what ops and kernels were linked in, and depend on no device: all ops, at the first look-up of one that
-    is not registered (OpRegistry::LookUpSlow in framework/op.cc); all kernels (GlobalKernelRegistry in
-    framework/op_kernel.cc); those of XLA (XlaOpRegistry in compiler/tf2xla/xla_op_registry.cc, asked by
-    MarkForCompilationPass for any graph), which no Python function reaches.
+    is not registered (OpRegistry::LookUpSlow in framework/op.cc), and all kernels (GlobalKernelRegistry in
+    framework/op_kernel.cc). Those of XLA (XlaOpRegistry::RegisterCompilationKernels) are not for here: error messages
+    name the kernels that there are so far.
     """
-    from tensorflow.python import _pywrap_tensorflow_internal
-    from tensorflow.python.framework import kernels, op_def_registry
+    with contextlib.suppress(ImportError, AttributeError):  # op_def_registry.get: from 2.1 on
+        from tensorflow.python.framework import kernels, op_def_registry
 
-    if hasattr(op_def_registry, "get"):  # from 2.1 on
+        kernels.get_registered_kernels_for_op("NoOp")
         op_def_registry.get("NotRegistered")
-    kernels.get_registered_kernels_for_op("NoOp")
-    library = ctypes.CDLL(_pywrap_tensorflow_internal.__file__)
-    with contextlib.suppress(AttributeError):  # a TensorFlow that is built without XLA, or names it another way
-        library._ZN10tensorflow13XlaOpRegistry26RegisterCompilationKernelsEv()
+
+
+def fill_type_caches() -> None:
+    """Let the abstract classes know what they are asked in each step: 10 ms of every run. Nothing but time differs.
+
+    issubclass remembers its answers (ABCMeta in _abc.c), but to find one it asks all the subclasses there are.
+    """
+    for concrete in (*BUILT_IN, *classes(CONCRETE)):
+        for abstract in classes(ABSTRACT):
+            issubclass(concrete, abstract)
+
+
+def classes(names: dict[str, str]) -> list[type]:
+    """The classes with these names, by module, as far as this TensorFlow has them."""
+    modules = {sys.modules.get(module): words.split() for module, words in names.items()}
+    found = [getattr(module, word, None) for module, words in modules.items() for word in words]
+    return [each for each in found if isinstance(each, type)]
 
 
 def compact_memory() -> None:
