@@ -60,6 +60,7 @@ SERVER_START_TIMEOUT = 2.0  # seconds after which a cluster's clients start, eve
 SERVER_POLL_SECONDS = 0.005  # between two checks of whether they do
 GRACE = 5.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
 PIPE_GRACE = 1.0  # seconds for which the pipes of a task that has ended are read on, where another process holds them
+SPARE_DELAY = 0.2  # seconds that a run has to itself before the next one's process is forked
 SPARE_MEMORY = 1 << 30  # bytes: while less is free, no process is forked ahead of its run
 SPARE = "spare"  # its name, until it is told what to run
 PIPE_SIZE = 1 << 16  # bytes that a pipe holds, on Linux
@@ -93,7 +94,7 @@ CONCRETE = {
     "tensorflow.python.framework.ops": "EagerTensor SymbolicTensor Tensor",
     "tensorflow.python.framework.tensor": "Tensor",
     "tensorflow.python.ops.resource_variable_ops": "ResourceVariable _UnreadVariable",
-    "tensorflow.python.types.core": "Tensor TensorProtocol",
+    "tensorflow.python.types.core": "Tensor",
 }
 
 
@@ -467,10 +468,10 @@ class Parent:
         if self.spare is not None and self.spare.reap():  # somebody has killed it
             self.discard_spare()
         now = time.monotonic()
-        if self.spare is not None and now < self.memory_checked + MEMORY_POLL_SECONDS:
+        # A fork beside a run makes this slower; a short one is sooner over.
+        busy = any(now < run.began + SPARE_DELAY for run in self.runs.values()) or self.selector.select(0)
+        if now < self.memory_checked + MEMORY_POLL_SECONDS if self.spare else busy:
             return
-        if self.spare is None and self.selector.select(0):
-            return  # what is there to be done comes first
         self.memory_checked = now
         if memory_left() < SPARE_MEMORY:
             self.discard_spare()
@@ -694,7 +695,8 @@ def fill_type_caches() -> None:
     """
     for concrete in (*BUILT_IN, *classes(CONCRETE)):
         for abstract in classes(ABSTRACT):
-            issubclass(concrete, abstract)
+            with contextlib.suppress(TypeError):  # a Protocol of older versions, which can't be asked
+                issubclass(concrete, abstract)
 
 
 def classes(names: dict[str, str]) -> list[type]:
