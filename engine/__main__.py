@@ -39,7 +39,6 @@ from engine.runtimes import (
 from engine.settings import Problem, SettingsError
 
 ANSWERED, REFUSED, FAILED = 0, 2, 3
-SUBMITTED = 64  # requests that are given to the engine at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,8 +170,9 @@ def _run(options: argparse.Namespace) -> int:
     status = ANSWERED
     with Engine() as engine:
         # Not all at once: what the engine holds in its queue is bounded.
-        waiting = deque(_submit(engine, request) for request in requests[:SUBMITTED])
-        for request in [*requests[SUBMITTED:], *[None] * len(waiting)]:
+        at_once = engine.limits.at_once
+        waiting = deque(_submit(engine, request) for request in requests[:at_once])
+        for request in [*requests[at_once:], *[None] * len(waiting)]:
             trace = waiting.popleft().result()
             if request is not None:
                 waiting.append(_submit(engine, request))

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from engine.messages import Ended, TaskDied, signal_name
 from engine.runtimes import Runtime
-from engine.trace import Event, Status
+from engine.trace import Event, Status, Trace
 from engine.warm import PARENT
 
 OUTPUT_SHOWN = 1000  # characters of a line that is no event
+
+# Errors that TensorFlow, Python or the system raise in a busy moment.
+TRANSIENT_ERRORS = {
+    "ResourceExhaustedError", "UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError",
+    "MemoryError", "TimeoutError", "BlockingIOError", "ConnectionError", "ConnectionResetError",
+    "ConnectionRefusedError", "BrokenPipeError",
+}  # fmt: skip
+TRANSIENT_MESSAGE = re.compile(
+    r"out of memory|cannot allocate memory|resource temporarily unavailable|no space left|deadline exceeded|timed out",
+    re.IGNORECASE,
+)
 
 # Why a run gave no answer: what `why` in its `end` event stands for. Pages say it in their own language.
 REASONS = {
     "timeout": "it had not ended after {detail} s",
     "memory": "it held more memory than a run may",
+    "memory_together": "all runs together held more memory than they may, and it held most",
     "output": "it printed more than a run may",
     "signal": "its process was ended by {detail}",
     "no_room": "the machine had no process or no file left for it ({detail})",
@@ -58,48 +69,59 @@ class Ending:
         return end
 
 
-def ending_of(message: Mapping[str, Any], events: Iterable[Event]) -> Ending:
+def ending_of(message: Ended, events: Iterable[Event]) -> Ending:
     """From the parent's last word on a run, and what the run had said."""
 
     def end(status: Status, why: str = "", detail: str = "") -> Ending:
-        return Ending(status, why, detail, message["task"], message["seconds"], message["stderr"])
+        return Ending(status, why, detail, message.task, message.seconds, message.stderr)
 
-    stopped, code = message["stopped"], message["exit"]
-    if stopped == "timeout":
-        return end("timeout", "timeout", f"{message['seconds']:.1f}")
-    if stopped == "cancelled":
+    if message.stopped == "timeout":
+        return end("timeout", "timeout", f"{message.seconds:.1f}")
+    if message.stopped == "cancelled":
         return end("cancelled", "unwanted")
-    if stopped == "no_room":
-        return end("killed", "no_room", (message["stderr"].strip().splitlines() or [""])[-1])
-    if stopped is not None:
-        return end("killed", stopped)
-    if code == 0:
+    if message.stopped == "no_room":
+        return end("killed", "no_room", (message.stderr.strip().splitlines() or [""])[-1])
+    if message.stopped is not None:
+        return end("killed", message.stopped)
+    if message.exit == 0:
         return end("ok")
-    if message["port_conflict"]:
-        return end("killed", "port_conflict", ", ".join(message["port_conflict"]))
-    task = "task_" if message["task"] else ""
-    if code < 0:
-        return end("killed", f"{task}signal", signal.Signals(-code).name)
+    if message.port_conflict:
+        return end("killed", "port_conflict", ", ".join(message.port_conflict))
+    task = "task_" if message.task else ""
+    if message.exit < 0:
+        return end("killed", f"{task}signal", signal_name(-message.exit))
     if any(event["event"] == "error" for event in events):
         return end("error")
-    return end("killed", f"{task}exit", str(code))
+    return end("killed", f"{task}exit", str(message.exit))
 
 
-def died_event(message: Mapping[str, Any], events: Iterable[Event]) -> Event | None:
+def is_transient(trace: Trace) -> bool:
+    """Whether an error of this run may be of the moment: too busy a machine, too little memory. Another try may well
+    come to another end, so it is no answer to an equal request."""
+    for error in trace.of("error"):
+        name = str(error.get("type", "")).rpartition(".")[2]
+        if name in TRANSIENT_ERRORS or TRANSIENT_MESSAGE.search(str(error.get("message", ""))):
+            return True
+    return False
+
+
+def died_event(message: TaskDied, events: Iterable[Event]) -> Event | None:
     """A task of a cluster has ended by itself: the event that says how. None where it ended with an error which it had
     reported itself: that is its answer."""
-    code, task = message["died"], message["task"]
+    code, task = message.died, message.task
     if code > 0 and any(event["event"] == "error" and event.get("task") == task for event in events):
         return None
-    how = {"signal": signal.Signals(-code).name} if code < 0 else {"status": code}
-    return {"event": "died", "t": message["seconds"], "task": task, **how}
+    how = {"signal": signal_name(-code)} if code < 0 else {"status": code}
+    return {"event": "died", "t": message.seconds, "task": task, **how}
 
 
-def parse_event(line: str, runtime: Runtime, workplace: Path) -> Event:
-    """A line that a program printed. What is no event becomes one, `output`, so that nothing it said is lost."""
+def parse_event(line: str, seconds: float, task: str, runtime: Runtime, workplace: Path) -> Event:
+    """A line that a program printed, `seconds` after it began; `task` is the one that did, "" where it is no cluster.
+
+    What is no event becomes one, `output`, so that nothing it said is lost. Every event has its time `t`."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         event = None
     if not (isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] not in ("run", "end")):
         event = {"event": "output", "text": line}
@@ -109,7 +131,10 @@ def parse_event(line: str, runtime: Runtime, workplace: Path) -> Event:
     }
     if event["event"] == "output":
         event["text"] = str(event.get("text", ""))[:OUTPUT_SHOWN]
-    return event
+    if type(event.get("t")) not in (int, float):
+        event["t"] = seconds
+    # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
+    return {**event, "task": task} if task else event
 
 
 def without_folders(text: str, runtime: Runtime, workplace: Path) -> str:

@@ -1,44 +1,48 @@
 """The engine: takes requests, runs each in a fresh process of a warm runtime, and gives back traces.
 
-One engine serves every page and every visitor of the app. At most one run per core is under way; the others wait in
-order, fairly across sessions. Equal requests that wait or run are one run; finished deterministic ones are cached. A
-parent is started when its runtime is first wanted, and stopped when nobody has wanted it for some time, or when
-another runtime needs its room.
+One engine serves every page and every visitor of the app. As many runs are under way as there are cores, or as memory
+allows; the others wait in order, fairly across sessions. Equal requests that wait or run are one run; finished
+deterministic ones are cached. A parent is started when its runtime is first wanted, and stopped when nobody has wanted
+it for some time, or when another runtime needs its room. One that has died, or gives no sign, is replaced.
+
+One lock guards the engine's books. Nothing that may take long is done under it: what the parents say is parsed before
+it is taken (in a thread for each, see warm.py), and what they are told goes through an outbox.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-from engine.ending import Ending, died_event, ending_of, parse_event, without_folders
+from engine.ending import Ending, died_event, ending_of, is_transient, parse_event, without_folders
 from engine.fair_queue import FairQueue
+from engine.limits import MIB, Limits
+from engine.memory import held_by_run, resident
+from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied
 from engine.program import render
 from engine.request import EngineBusyError, EngineClosedError, Request, check_runs_on, request_key
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
 from engine.trace import Event, Trace
 from engine.warm import WarmRuntime, WarmState
+from engine.watch import AwakeClock, Patience, fault_of_parent
+from engine.workplace import Workplace
 
-RUN_MEMORY = 3 << 30  # bytes that one run may hold
-RUN_OUTPUT = 4 << 20  # bytes that one run may print
-MAX_WAITING = 512  # runs that may wait, all sessions together
-CACHED_EVENTS = 200_000  # events of finished runs that are cached, the least recently used go first
+CACHED_BYTES = 24 << 20  # that finished runs which are cached have printed, the least recently used go first
 MAX_ATTEMPTS = 2  # a run whose parent died under it is run once more
-MAX_PARENTS = 5  # warm parents at once; the standard set holds 1.7 GiB together, no five hold more than 2.6
-IDLE_SECONDS = 600.0  # seconds after which a parent that has nothing to do is stopped
-WORKPLACE = "replica-lab-"
+PARENT_MEMORY = 640 * MIB  # that a parent is expected to hold; the five of the standard set hold 320 to 620 each
+PROCESS_MEMORY = 128 * MIB  # that a process of a run is expected to hold for itself; those known hold up to 60
+
+WaitsFor = Literal["", "import", "slots", "memory"]
 
 
 class CachedRun(NamedTuple):
@@ -46,6 +50,7 @@ class CachedRun(NamedTuple):
 
     trace: Trace
     program: str
+    size: int  # characters that it printed
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,29 @@ class _Job:
     request: Request
     runtime: Runtime
     program: str
+    slots: int  # of the engine's that it takes
+    processes: int
     tickets: set[Ticket] = field(default_factory=set)
     attempts: int = 0
+    # From here on: of this attempt.
     run_id: int = 0
     warm: WarmRuntime | None = None
     pids: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    printed: int = 0  # characters
+    overdue: float = math.inf  # when the engine's own patience with it is over
+    held: int = 0  # bytes, when they were last looked at
+    over_budget: bool = False  # it is being ended, as all runs together hold too much
+
+    @property
+    def expected(self) -> int:
+        """Bytes that it holds, or may soon."""
+        return max(self.held, self.processes * PROCESS_MEMORY)
+
+    def begin_again(self) -> None:
+        """Forget this attempt."""
+        self.warm, self.pids, self.events, self.printed = None, [], [], 0
+        self.overdue, self.held, self.over_budget = math.inf, 0, False
 
 
 class Ticket:
@@ -87,6 +109,7 @@ class Ticket:
         self.session = session
         self.program = program
         self.cached = False  # True where the trace was there already
+        self._job: _Job | None = None  # None where it was cached
 
     @property
     def done(self) -> bool:
@@ -108,6 +131,11 @@ class Ticket:
         """How many runs are before this one: 0 when it is under way or done."""
         return self._engine._place(self)
 
+    @property
+    def waits_for(self) -> WaitsFor:
+        """What it waits for: its TensorFlow to be imported, a free slot, or memory; "" when it is under way or done."""
+        return self._engine._waits_for(self)
+
     def so_far(self) -> Trace:
         """What the run has said up to now: a trace of status `running`, or the whole one where it has ended. A run that
         lost its parent begins again, and so does this; one that waits has but its `run` event. Any thread may ask."""
@@ -128,27 +156,20 @@ class Engine:
     def __init__(
         self,
         runtimes: Mapping[str, Runtime] | None = None,
+        limits: Limits | None = None,
         *,
-        slots: int | None = None,
         seconds: float | None = None,
-        memory: int = RUN_MEMORY,
-        output: int = RUN_OUTPUT,
-        waiting: int = MAX_WAITING,
-        parents: int = MAX_PARENTS,
-        idle: float = IDLE_SECONDS,
+        patience: Patience | None = None,
     ) -> None:
-        """`runtimes`: by name (default: all that are found, also later). `slots`: runs at once (default: one a core).
-        `seconds`: a deadline instead of each experiment's own. `memory`, `output`: bytes that one run may hold and
-        print. `waiting`: runs that may wait. `parents`: warm parents at once. `idle`: seconds without anything to
-        do after which one is stopped."""
+        """`runtimes`: by name (default: all that are found, also later). `limits`: how much of the machine it may use
+        (default: what the environment says, see Limits). `seconds`: a deadline instead of each experiment's own.
+        `patience`: with parents that give no sign. Raises SettingsError where the environment's limits are wrong."""
         self._finds = runtimes is None
         self.runtimes = dict(find_runtimes() if runtimes is None else runtimes)
-        self.slots = slots or os.cpu_count() or 1
-        self._max_parents = parents
-        self._idle_seconds = idle
-        self._limits = {"bytes": memory, "output": output}
+        self.limits = limits or Limits.from_environment(os.environ)
+        self._max_parents = min(self.limits.parents, max(1, (self.limits.memory - PROCESS_MEMORY) // PARENT_MEMORY))
+        self._max_line = (1 << 20) + 8 * self.limits.run_output  # a byte may take the six characters \uXXXX in JSON
         self._seconds = seconds
-        self._max_waiting = waiting
         self._lock = threading.RLock()
         self._warm: dict[str, WarmRuntime] = {}
         self._stopped: list[WarmRuntime] = []  # out of use, but perhaps not yet gone
@@ -159,13 +180,18 @@ class Engine:
         self._running: dict[int, _Job] = {}  # by the id by which the parent knows them
         self._run_ids = itertools.count(1)
         self._cache: OrderedDict[str, CachedRun] = OrderedDict()
-        self._cached_events = 0
-        self._closed = False
-        _remove_leftovers()
-        self._workplace = Path(tempfile.mkdtemp(prefix=f"{WORKPLACE}{os.getpid()}-"))
-        self._wake_reaper = threading.Event()
-        self._reaper = threading.Thread(target=self._stop_idle_parents, name="reaper", daemon=True)
-        self._reaper.start()
+        self._cached_bytes = 0
+        self._workplace = Workplace()
+        self._patience = patience or Patience()
+        self._clock = AwakeClock(2 * self._patience.look)
+        self._closed = threading.Event()
+        self._wake_watch = threading.Event()
+        self._start_watch()
+
+    @property
+    def slots(self) -> int:
+        """How many runs may be under way at once."""
+        return self.limits.slots
 
     def __enter__(self) -> Self:
         return self
@@ -178,18 +204,21 @@ class Engine:
     def close(self) -> None:
         """End every run and every parent; those who wait get a `cancelled` trace. May be called twice."""
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return
-            self._closed = True
+            self._closed.set()
             for job in list(self._jobs.values()):
                 self._finish(job, Ending("cancelled", "closed"))
+            running = list(self._running.values())
             parents = list(self._warm.values())
             self._warm.clear()
-        self._wake_reaper.set()
-        self._reaper.join()
-        for warm in (*parents, *self._stopped):
-            warm.close()
-        shutil.rmtree(self._workplace, ignore_errors=True)
+        self._wake_watch.set()
+        self._watch_thread.join()
+        _see_to_their_end([*parents, *self._stopped])
+        for job in running:
+            if job.warm is not None and job.warm.was_killed:
+                _kill_groups(job.pids)
+        self._workplace.remove()
 
     # ------------------------------------------------------------------ what pages and the command line call
 
@@ -229,7 +258,7 @@ class Engine:
                     warm.runtime,
                     warm.state,
                     time.monotonic() - warm.began,
-                    _resident(warm.process.pid),
+                    None if (held := resident(warm.process.pid)) is None else held / MIB,
                     warm.runs,
                     running.count(name),
                 )
@@ -251,7 +280,7 @@ class Engine:
         ticket = Ticket(self, session, program)
         key = request_key(runtime, request)
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise EngineClosedError("the engine is closed")
             cached = self._cache.get(key)
             if cached is not None:
@@ -260,13 +289,13 @@ class Engine:
                 ticket.program = cached.program
                 ticket._finish(cached.trace)
                 return ticket
-            if self._queue.length() >= self._max_waiting:
-                raise EngineBusyError(f"{self._max_waiting} runs are waiting already; try again in a moment")
             job = self._jobs.get(key)
+            if job is None or job.warm is None:
+                self._check_waiting(session)
             if job is None:
-                job = self._jobs[key] = _Job(key, request, runtime, program)
+                job = self._jobs[key] = self._job(key, request, runtime, program)
             job.tickets.add(ticket)
-            ticket.program = job.program
+            ticket._job, ticket.program = job, job.program
             if job.warm is None:
                 self._queue.add(session, job)
                 self._dispatch()
@@ -289,6 +318,21 @@ class Engine:
 
     # ------------------------------------------------------------------ the queue
 
+    def _check_waiting(self, session: str) -> None:
+        """Raises EngineBusyError where no further run may wait."""
+        if self._queue.length(session) >= self.limits.session_waiting:
+            raise EngineBusyError(self.limits.session_waiting, of_session=True)
+        if self._queue.length() >= self.limits.waiting:
+            raise EngineBusyError(self.limits.waiting)
+
+    def _job(self, key: str, request: Request, runtime: Runtime, program: str) -> _Job:
+        """A cluster takes a slot for each of its tasks but those that only serve; one that is bigger than the engine
+        takes all there are, and so runs alone."""
+        tasks, serving = request.experiment.tasks(request.settings), request.experiment.serving(request.settings)
+        working = sum(count for name, count in tasks.items() if name not in serving)
+        slots = min(max(1, working), self.slots)
+        return _Job(key, request, runtime, program, slots, processes=sum(tasks.values()) or 1)
+
     def _place(self, ticket: Ticket) -> int:
         with self._lock:
             for place, job in enumerate(self._queue.order(), 1):
@@ -296,56 +340,94 @@ class Engine:
                     return place
         return 0
 
+    def _waits_for(self, ticket: Ticket) -> WaitsFor:
+        with self._lock:
+            job = ticket._job
+            if ticket.done or job is None or job.warm is not None:
+                return ""
+            warm = self._warm.get(job.runtime.name)
+            if warm is None or not warm.ready:
+                return "import"
+            first = self._next()
+            return (first and self._lacks(first)) or "slots"
+
     def _so_far(self, ticket: Ticket) -> Trace:
         with self._lock:
             if ticket._trace is not None:
                 return ticket._trace
-            (job,) = (job for job in self._jobs.values() if ticket in job.tickets)
-            return Trace((self._start_event(job), *job.events))
+            assert ticket._job is not None
+            return Trace((self._start_event(ticket._job), *ticket._job.events))
+
+    def _next(self) -> _Job | None:
+        """The next of those whose parent is ready: it is waited for, however small those behind it are."""
+        ready = {name for name, warm in self._warm.items() if warm.ready}
+        return self._queue.first(lambda job: job.runtime.name in ready)
+
+    def _lacks(self, job: _Job) -> WaitsFor:
+        """What there is too little of for that run to start, "" where it can. One alone always can."""
+        if not self._running:
+            return ""
+        if sum(other.slots for other in self._running.values()) + job.slots > self.slots:
+            return "slots"
+        parents = sum(warm.held if warm.ready else PARENT_MEMORY for warm in self._warm.values())
+        runs = sum(other.expected for other in self._running.values())
+        return "memory" if parents + runs + job.expected > self.limits.memory else ""
 
     def _dispatch(self) -> None:
-        """Start what can be started: the next session's next job whose parent is ready, while a slot is free."""
+        """Start what can be started."""
         self._start_parents()
-        ready = {name: warm for name, warm in self._warm.items() if warm.ready}
-        while len(self._running) < self.slots:
-            job = self._queue.take(lambda job: job.runtime.name in ready)
-            if job is None:
-                return
-            job.warm = warm = ready[job.runtime.name]
-            job.run_id = next(self._run_ids)
-            job.attempts += 1
-            job.events = []
-            self._running[job.run_id] = job
-            warm.used = time.monotonic()
-            experiment, settings = job.request.experiment, job.request.settings
-            warm.send(
-                run=job.run_id,
-                program=job.program,
-                tasks=dict(experiment.tasks(settings)),
-                serving=list(experiment.serving(settings)),
-                may_be_killed=experiment.may_be_killed(settings),
-                seconds=self._seconds or experiment.seconds,
-                **self._limits,
-            )
+        while (job := self._next()) is not None and not self._lacks(job):
+            self._queue.take(job)
+            try:
+                self._workplace.ensure()
+            except OSError as error:
+                self._finish(job, Ending("killed", "no_room", str(error)))
+            else:
+                self._begin(job, self._warm[job.runtime.name])
+
+    def _begin(self, job: _Job, warm: WarmRuntime) -> None:
+        job.warm = warm
+        job.run_id = next(self._run_ids)
+        job.attempts += 1
+        self._running[job.run_id] = job
+        warm.used = time.monotonic()
+        experiment, settings = job.request.experiment, job.request.settings
+        seconds = self._seconds or experiment.seconds
+        job.overdue = self._clock.now + seconds + self._patience.overtime
+        warm.send(
+            {
+                "run": job.run_id,
+                "program": job.program,
+                "seconds": seconds,
+                "bytes": self.limits.run_memory,
+                "output": self.limits.run_output,
+                "tasks": dict(experiment.tasks(settings)),
+                "serving": list(experiment.serving(settings)),
+                "may_be_killed": list(experiment.may_be_killed(settings)),
+            }
+        )
 
     def _cancel(self, ticket: Ticket) -> None:
         with self._lock:
-            if ticket.done:
+            job = ticket._job
+            if ticket.done or job is None:
                 return
-            for job in self._jobs.values():
-                if ticket in job.tickets:
-                    job.tickets.discard(ticket)
-                    if not any(other.session == ticket.session for other in job.tickets):
-                        self._queue.remove(job, ticket.session)
-                    ticket._finish(self._trace(job, Ending("cancelled", "unwanted")))
-                    if not job.tickets:
-                        if job.warm is not None:
-                            # It leaves the books now, so that an equal request starts afresh; its slot is free when
-                            # the parent says that the process is gone.
-                            job.warm.send(cancel=job.run_id)
-                        del self._jobs[job.key]
-                    self._dispatch()
-                    return
+            job.tickets.discard(ticket)
+            if not any(other.session == ticket.session for other in job.tickets):
+                self._queue.remove(job, ticket.session)
+            ticket._finish(self._trace(job, Ending("cancelled", "unwanted")))
+            if not job.tickets:
+                # It leaves the books now, so that an equal request starts afresh; its slot is free when the parent says
+                # that the process is gone.
+                del self._jobs[job.key]
+                self._end_run(job)
+            self._dispatch()
+
+    def _end_run(self, job: _Job) -> None:
+        """Have the parent end a run, soon."""
+        if job.warm is not None:
+            job.warm.send({"cancel": job.run_id})
+            job.overdue = min(job.overdue, self._clock.now + self._patience.overtime)
 
     # ------------------------------------------------------------------ parents and what they say
 
@@ -381,9 +463,13 @@ class Engine:
             self._stop(min(others, key=lambda warm: warm.used))
         self._states.pop(runtime.name, None)
         try:
-            self._warm[runtime.name] = WarmRuntime(runtime, self._workplace, self._on_message)
+            self._workplace.ensure()
+            warm = WarmRuntime(runtime, self._workplace.path, self._on_message, self._on_exit, self._max_line)
         except OSError as error:  # its interpreter has gone, or this machine has no room for another process
             self._not_started(runtime.name, WarmState("failed", reason=str(error)))
+        else:
+            warm.born = warm.heard = self._clock.now
+            self._warm[runtime.name] = warm
 
     def _not_started(self, name: str, state: WarmState) -> None:
         """A parent never came as far as to run anything; the next request tries again."""
@@ -393,107 +479,191 @@ class Engine:
             self._finish(job, Ending("killed", "not_started", f"TensorFlow {name}: {state.reason}"))
 
     def _stop(self, warm: WarmRuntime) -> None:
-        """Take a parent that nothing runs on out of use. The reaper sees it to its end."""
+        """Take a parent out of use. The watch sees it to its end."""
         del self._warm[warm.runtime.name]
         self._stopped.append(warm)
-        self._wake_reaper.set()
+        self._wake_watch.set()
 
-    def _stop_idle_parents(self) -> None:
-        """In a thread of its own: stop the parents that have been idle for long, and see those stopped to their end."""
-        while not self._closed:
+    def _on_message(self, warm: WarmRuntime, message: Message) -> None:
+        """Called in that parent's own thread."""
+        warm.heard = self._clock.now
+        if isinstance(message, Ready):
+            warm.held = resident(warm.process.pid) or PARENT_MEMORY
             with self._lock:
-                busy = {job.runtime.name for job in (*self._jobs.values(), *self._running.values())}
-                since = time.monotonic() - self._idle_seconds
-                for name, warm in list(self._warm.items()):
-                    if warm.ready and name not in busy and warm.used < since:
-                        self._stop(warm)
-                stopped, self._stopped = self._stopped, []
-                self._wake_reaper.clear()
-            for warm in stopped:
-                warm.close()
-            if not self._closed:
-                self._wake_reaper.wait(min(self._idle_seconds / 4, 15.0))
-
-    def _on_message(self, warm: WarmRuntime, message: dict[str, Any] | None) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            if message is None:
-                self._on_parent_exit(warm)
-            elif "ready" in message:
                 warm.used = time.monotonic()
                 del self._died_importing[warm.runtime.name]
-            elif "run" in message:
-                job = self._running.get(message["run"])
+                self._dispatch()
+        elif isinstance(message, Printed):
+            events = [
+                parse_event(line, message.seconds, message.task, warm.runtime, self._workplace.path)
+                for line in message.lines
+            ]
+            with self._lock:
+                job = self._run_of(warm, message)
                 if job is not None:
-                    self._on_run_message(job, message)
+                    job.events.extend(events)
+                    job.printed += sum(map(len, message.lines))
+        elif isinstance(message, Started):
+            with self._lock:
+                job = self._run_of(warm, message)
+                if job is not None:
+                    job.pids.append(message.pid)
+                elif warm.over:  # told before its end, and read after it
+                    _kill_groups([message.pid])
+        elif isinstance(message, TaskDied):
+            with self._lock:
+                job = self._run_of(warm, message)
+                if job is not None and (event := died_event(message, job.events)) is not None:
+                    job.events.append(event)
+        elif isinstance(message, Ended):
+            stderr = without_folders(message.stderr, warm.runtime, self._workplace.path)
+            with self._lock:
+                job = self._run_of(warm, message)
+                if job is not None and not self._closed.is_set():
+                    self._on_run_end(job, warm, replace(message, stderr=stderr))
+                    self._dispatch()
+
+    def _run_of(self, warm: WarmRuntime, message: RunMessage) -> _Job | None:
+        """The run that a parent speaks of. None where it is none of its own, or no longer."""
+        job = self._running.get(message.run)
+        return job if job is not None and job.warm is warm else None
+
+    def _on_run_end(self, job: _Job, warm: WarmRuntime, message: Ended) -> None:
+        del self._running[job.run_id]
+        warm.runs += 1
+        warm.used = time.monotonic()
+        if message.port_conflict and job.attempts < MAX_ATTEMPTS:
+            self._requeue(job)
+            return
+        ending = ending_of(message, job.events)
+        if job.over_budget and message.stopped == "cancelled":
+            ending = replace(ending, status="killed", why="memory_together")
+        self._finish(job, ending)
+
+    def _on_exit(self, warm: WarmRuntime) -> None:
+        """A parent has ended. Where nobody asked it to, its runs died with it, and are run once more. Called in that
+        parent's own thread, and by the watch for one that is given up."""
+        with self._lock:
+            name = warm.runtime.name
+            if self._warm.get(name) is not warm or self._closed.is_set():
+                return  # it was stopped, and had nothing to do
+            self._stop(warm)
+            for job in [job for job in self._running.values() if job.warm is warm]:
+                del self._running[job.run_id]
+                _kill_groups(job.pids)
+                if job.attempts >= MAX_ATTEMPTS:
+                    self._finish(job, Ending("killed", "parent_died", str(MAX_ATTEMPTS)))
+                else:
+                    self._requeue(job)
+            if warm.info is None:
+                self._died_importing[name] += 1
+                if not warm.was_killed or self._died_importing[name] >= MAX_ATTEMPTS:
+                    self._not_started(name, warm.state)
             self._dispatch()
-
-    def _on_run_message(self, job: _Job, message: dict[str, Any]) -> None:
-        if "pid" in message:
-            job.pids.append(message["pid"])
-        elif "lines" in message:
-            events = [parse_event(line, job.runtime, self._workplace) for line in message["lines"]]
-            # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
-            job.events.extend({**event, "task": message["task"]} if message["task"] else event for event in events)
-        elif "died" in message:
-            event = died_event(message, job.events)
-            if event is not None:
-                job.events.append(event)
-        else:
-            del self._running[job.run_id]
-            if job.warm is not None:
-                job.warm.runs += 1
-                job.warm.used = time.monotonic()
-            if message["port_conflict"] and job.attempts < MAX_ATTEMPTS:
-                self._requeue(job)
-                return
-            self._finish(job, ending_of(message, job.events))
-
-    def _on_parent_exit(self, warm: WarmRuntime) -> None:
-        """A parent has ended. Where nobody asked it to, its runs died with it, and are run once more."""
-        name = warm.runtime.name
-        if self._warm.get(name) is not warm:
-            return  # it was stopped, and had nothing to do
-        del self._warm[name]
-        lost = [job for job in self._running.values() if job.warm is warm]
-        for job in lost:
-            del self._running[job.run_id]
-            for pid in job.pids:
-                _kill_group(pid)
-            if job.attempts >= MAX_ATTEMPTS:
-                self._finish(job, Ending("killed", "parent_died", str(MAX_ATTEMPTS)))
-            else:
-                self._requeue(job)
-        if warm.info is None:
-            self._died_importing[name] += 1
-            if not warm.was_killed or self._died_importing[name] >= MAX_ATTEMPTS:
-                self._not_started(name, warm.state)
 
     def _requeue(self, job: _Job) -> None:
         """A run came to nothing through no fault of its own: it is the next of those who still wait for it."""
-        job.warm, job.pids, job.events = None, [], []
+        job.begin_again()
         for ticket in job.tickets:
             self._queue.add(ticket.session, job, first=True)
 
+    # ------------------------------------------------------------------ the watch
+
+    def _start_watch(self) -> None:
+        self._watch_thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._watch_thread.start()
+
+    def _watch(self) -> None:
+        """In a thread of its own: look at the parents, the runs and the memory, as long as the engine is open."""
+        try:
+            while not self._closed.is_set():
+                self._wake_watch.wait(self._patience.look)
+                self._wake_watch.clear()
+                self._look()
+        finally:
+            # A fault in one look is told by Python, on standard error; it is not the end of looking.
+            with self._lock:
+                if not self._closed.is_set():
+                    self._start_watch()
+
+    def _look(self) -> None:
+        self._measure()
+        with self._lock:
+            if self._closed.is_set():
+                return
+            now = self._clock.tick()
+            for warm in list(self._warm.values()):
+                reason = self._fault_of(warm, now)
+                if reason is not None:
+                    warm.kill(reason)
+                    self._on_exit(warm)
+                elif warm.ready and now - warm.heard > self._patience.ping:
+                    warm.send({"ping": 0})
+            self._stop_idle_parents()
+            self._end_the_biggest()
+            self._dispatch()
+            stopped, self._stopped = self._stopped, []
+        _see_to_their_end(stopped)
+
+    def _fault_of(self, warm: WarmRuntime, now: float) -> str | None:
+        """Why a parent is to be given up."""
+        if any(job.warm is warm and job.overdue < now for job in self._running.values()):
+            return f"a run of it had not ended {self._patience.overtime:g} s after its deadline"
+        # Its own thread tells of its end, and why; only where that does not come for two looks, it is told here.
+        warm.looks_ended = 0 if warm.process.poll() is None else warm.looks_ended + 1
+        if warm.looks_ended > 2:
+            return "it ended, and nobody told"
+        return fault_of_parent(self._patience, ready=warm.ready, silent=now - warm.heard, age=now - warm.born)
+
+    def _stop_idle_parents(self) -> None:
+        busy = {job.runtime.name for job in (*self._jobs.values(), *self._running.values())}
+        since = time.monotonic() - self.limits.idle
+        for name, warm in list(self._warm.items()):
+            if warm.ready and name not in busy and warm.used < since:
+                self._stop(warm)
+
+    def _measure(self) -> None:
+        """See how much memory the parents and the runs hold."""
+        with self._lock:
+            parents = [warm for warm in self._warm.values() if warm.ready]
+            runs = [(job, job.run_id, tuple(job.pids), job.warm) for job in self._running.values()]
+        held = {warm: resident(warm.process.pid) for warm in parents}
+        of_runs = [(job, run_id, held_by_run(pids, warm.process.pid)) for job, run_id, pids, warm in runs if warm]
+        with self._lock:
+            for warm, size in held.items():
+                warm.held = warm.held if size is None else size
+            for job, run_id, size in of_runs:
+                if job.run_id == run_id:
+                    job.held = size
+
+    def _end_the_biggest(self) -> None:
+        """Where all hold more than they may together, end the run that holds most, before the system ends what it
+        likes: it may be everything."""
+        held = sum(warm.held for warm in self._warm.values()) + sum(job.held for job in self._running.values())
+        if held > self.limits.memory and self._running:
+            biggest = max(self._running.values(), key=lambda job: job.held)
+            if biggest.held and not biggest.over_budget:
+                biggest.over_budget = True
+                self._end_run(biggest)
+
+    # ------------------------------------------------------------------ traces
+
     def _start_event(self, job: _Job) -> Event:
         """What is known before anything runs; the parent's own word on its versions, where it has given it."""
-        versions = job.runtime.versions
-        info = (job.warm.info if job.warm else None) or {}
+        versions = (job.warm and job.warm.info) or job.runtime.versions
         return {
             "event": "run",
             "t": 0.0,
             "experiment": job.request.experiment.name,
             "settings": job.request.settings.model_dump(mode="json"),
-            "tensorflow": info.get("tensorflow", versions.tensorflow),
-            "keras": info.get("keras", versions.keras),
-            "python": info.get("python", ""),
+            "tensorflow": versions.tensorflow,
+            "keras": versions.keras,
+            "python": job.warm.info.python if job.warm and job.warm.info else "",
             "devices": job.request.experiment.devices(job.request.settings),
         }
 
     def _trace(self, job: _Job, ending: Ending) -> Trace:
-        stderr = without_folders(ending.stderr, job.runtime, self._workplace)
-        return Trace((self._start_event(job), *job.events, ending.event()), stderr)
+        return Trace((self._start_event(job), *job.events, ending.event()), ending.stderr)
 
     def _finish(self, job: _Job, ending: Ending) -> None:
         trace = self._trace(job, ending)
@@ -502,31 +672,30 @@ class Engine:
             del self._jobs[job.key]
         for ticket in job.tickets:
             ticket._finish(trace)
-        if trace.answered and job.request.experiment.deterministic and job.key not in self._cache:
-            self._cache[job.key] = CachedRun(trace, job.program)
-            self._cached_events += len(trace.events)
-            while self._cached_events > CACHED_EVENTS:
-                _, oldest = self._cache.popitem(last=False)
-                self._cached_events -= len(oldest.trace.events)
+        if trace.answered and job.request.experiment.deterministic and not is_transient(trace):
+            self._add_to_cache(job, trace)
+
+    def _add_to_cache(self, job: _Job, trace: Trace) -> None:
+        if job.key in self._cache:
+            return
+        self._cache[job.key] = CachedRun(trace, job.program, job.printed + len(trace.stderr))
+        self._cached_bytes += self._cache[job.key].size
+        while self._cached_bytes > CACHED_BYTES:
+            _, oldest = self._cache.popitem(last=False)
+            self._cached_bytes -= oldest.size
 
 
-def _resident(pid: int) -> float | None:
-    """Resident memory of a process, in MiB, where the system tells (Linux)."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return None  # it has just ended, or there is no /proc
-    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+def _see_to_their_end(parents: Collection[WarmRuntime]) -> None:
+    """Ask all of them before waiting for the first."""
+    for warm in parents:
+        warm.finish()
+    for warm in parents:
+        warm.close()
 
 
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it went with its parent
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _remove_leftovers() -> None:
-    """Folders of engines that were killed before they could tidy up."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{WORKPLACE}*"):
-        pid = folder.name.removeprefix(WORKPLACE).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+def _kill_groups(pids: Collection[int]) -> None:
+    """End the process groups of a run whose parent has died."""
+    for pid in pids:
+        # It may have gone with its parent, or the number be another's by now.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)

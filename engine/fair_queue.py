@@ -37,15 +37,15 @@ class FairQueue(Generic[T]):
         turns = itertools.zip_longest(*self._lines.values())
         return list(dict.fromkeys(item for turn in turns for item in turn if item is not None))
 
-    def take(self, ready: Callable[[T], bool]) -> T | None:
-        """Take the first item that is `ready`, of the session whose turn it is; None where no item is."""
-        for session, line in self._lines.items():
-            for item in line:
-                if ready(item):
-                    self._lines.move_to_end(session)  # its turn is over
-                    self.remove(item)
-                    return item
-        return None
+    def first(self, ready: Callable[[T], bool]) -> T | None:
+        """The first item that is `ready`, of the session whose turn it is; None where no item is."""
+        return next((item for line in self._lines.values() for item in line if ready(item)), None)
+
+    def take(self, item: T) -> None:
+        """Take that item: the turn of the first session that has it is over."""
+        session = next(session for session, line in self._lines.items() if item in line)
+        self._lines.move_to_end(session)
+        self.remove(item)
 
     def length(self, session: str | None = None) -> int:
         """How many places are taken in that session's line, or in all."""

@@ -24,8 +24,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from engine import messages
 from engine.pythons import find_python
 from engine.runtimes import INSTALLED, MARKER, Runtime, Wanted, read_marker
 from engine.versions import Versions
@@ -127,50 +127,60 @@ def _make(place: Path, want: Wanted, say: Callable[[str], None], uv: Sequence[st
         )
 
 
-def _try(place: Path, want: Wanted) -> dict[str, Any]:
+def _try(place: Path, want: Wanted) -> messages.Versions:
     """Start it as the engine does, and run a program in it. Returns what the parent says of its versions."""
-    heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[messages.Message | None] = queue.SimpleQueue()
+    check: messages.RunCommand = {
+        "run": 1,
+        "program": CHECK,
+        "seconds": IMPORT_SECONDS,
+        "bytes": 1 << 33,
+        "output": 1 << 20,
+        "tasks": {},
+        "serving": [],
+        "may_be_killed": [],
+    }
     with tempfile.TemporaryDirectory(prefix="replica-lab-install-") as workplace:
         runtime = Runtime(place / "bin" / "python", Versions(want.tensorflow, want.keras or ""))
-        warm = WarmRuntime(runtime, Path(workplace), lambda _, message: heard.put(message))
+        warm = WarmRuntime(
+            runtime, Path(workplace), lambda _, message: heard.put(message), on_exit=lambda _: heard.put(None)
+        )
         output: list[str] = []
         try:
-            end: dict[str, Any] = {}
-            while not end:
+            end: messages.Ended | None = None
+            while end is None:
                 message = heard.get(timeout=IMPORT_SECONDS)
                 if message is None:
                     raise InstallError(f"{want.name}: was installed, but does not start: {warm.state.reason}")
-                if "ready" in message:
-                    warm.send(run=1, program=CHECK, seconds=IMPORT_SECONDS, bytes=1 << 33, output=1 << 20)
-                elif "lines" in message:
-                    output += message["lines"]
-                elif "exit" in message:
+                if isinstance(message, messages.Ready):
+                    warm.send(check)
+                elif isinstance(message, messages.Printed):
+                    output += message.lines
+                elif isinstance(message, messages.Ended):
                     end = message
         except queue.Empty:
             raise InstallError(f"{want.name}: was installed, but did not start within {IMPORT_SECONDS} s") from None
         finally:
             warm.close()
     if output != ["2.0"]:
-        raise InstallError(f"{want.name}: was installed, but does not compute 1 + 1: {output} {end['stderr']}")
+        raise InstallError(f"{want.name}: was installed, but does not compute 1 + 1: {output} {end.stderr}")
     info = warm.info
     assert info is not None  # it has run a program
-    if info["tensorflow"] != want.tensorflow or (want.keras and info["keras"] != want.keras):
-        raise InstallError(
-            f"{want.name}: what was installed is TensorFlow {info['tensorflow']} with Keras {info['keras']}"
-        )
+    if info.tensorflow != want.tensorflow or (want.keras and info.keras != want.keras):
+        raise InstallError(f"{want.name}: what was installed is TensorFlow {info.tensorflow} with Keras {info.keras}")
     return info
 
 
-def _mark(place: Path, want: Wanted, info: dict[str, Any]) -> None:
+def _mark(place: Path, want: Wanted, info: messages.Versions) -> None:
     """Say that it is whole, and what it is."""
     packages = [info.name.removesuffix(".dist-info") for info in place.glob("lib/python*/site-packages/*.dist-info")]
     marker = {
-        "tensorflow": info["tensorflow"],
-        "keras": info["keras"],
-        "tf_keras": info["tf_keras"],
+        "tensorflow": info.tensorflow,
+        "keras": info.keras,
+        "tf_keras": info.tf_keras,
         "other_keras": want.keras is not None,
-        "python": info["python"],
-        "modules": info["modules"],
+        "python": info.python,
+        "modules": info.modules,
         "platform": f"{sys.platform} {platform.machine()}",
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "asked": want.packages,

@@ -30,7 +30,6 @@ from engine.versions import Versions
 FOLDER = Path(__file__).parent / "recordings"
 ROOT = Path(__file__).parent.parent
 COMMAND = "python -m engine recordings"
-SUBMITTED = 64  # runs that are asked for at once while recording: the engine's queue is for visitors too
 DECIMALS = 3  # of the seconds in a recording
 
 # What a machine's folders are called says nothing, and is nobody's business. The engine has seen to TensorFlow's.
@@ -223,7 +222,7 @@ def _run_all(engine: Engine, experiment: Experiment[Any], runtime: Runtime) -> I
             tickets.append((settings, program, engine.submit(request, "recordings")))
         except SettingsError:
             continue  # such as keras=tf_keras, where there is none
-        if len(tickets) == SUBMITTED:
+        if len(tickets) == engine.limits.at_once:
             first, program, ticket = tickets.pop(0)
             yield first, program, ticket.result()
     for settings, program, ticket in tickets:

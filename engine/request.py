@@ -14,7 +14,13 @@ from engine.settings import Settings
 
 
 class EngineBusyError(RuntimeError):
-    """Too many runs are waiting already."""
+    """As many runs are waiting as may: `limit` in all, or `of_session` those of one session."""
+
+    def __init__(self, limit: int, *, of_session: bool = False) -> None:
+        self.limit = limit
+        self.of_session = of_session
+        whose = " of this session" if of_session else ""
+        super().__init__(f"{limit} runs{whose} are waiting already, as many as may; try again in a moment")
 
 
 class EngineClosedError(RuntimeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -19,14 +19,31 @@ NONE = "none"  # how an absent value is written
 
 @dataclass(frozen=True)
 class Problem:
-    """One setting that was not accepted: its name, what was given, and what is allowed."""
+    """One setting that was not accepted: its name, what was given, and what is allowed, in English.
+
+    Where that is more than the setting's own declaration says, `rule` names what was broken, and `values` are what a
+    text about it in another language needs.
+    """
 
     setting: str
     given: str
     allowed: str
+    rule: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.setting}: {self.given!r} was given; allowed: {self.allowed}"
+
+
+class RuleError(ValueError):
+    """Raised by a check of several settings, or of a list: which setting it refuses, by which rule, and what is allowed
+    in English; `values` as in `Problem`."""
+
+    def __init__(self, setting: str, rule: str, allowed: str, **values: object) -> None:
+        super().__init__(allowed)
+        self.setting = setting
+        self.rule = rule
+        self.values = values
 
 
 class SettingsError(ValueError):
@@ -42,9 +59,12 @@ class Setting:
     """What one setting accepts, read off its declaration.
 
     `kind` is "choice" (one of `choices`), "integer" or "number" (from `minimum` to `maximum`), "numbers" (a list of
-    such numbers; `each` says of what there is one), or "words" (a list of words from a closed set, which `form`
-    describes; the settings' own check says more of what is wrong with one). `optional` settings also accept `none`.
-    `default` is None where it follows from other settings.
+    such numbers), or "words" (a list of words from a closed set, which `form` describes; the settings' own check says
+    more of what is wrong with one). `optional` settings also accept `none`. `default` is None where it follows from
+    other settings.
+
+    A list of numbers has one for each replica, or whatever `each` says: as many as the setting of that name in the
+    plural (`replicas`), or where there is none, from `shortest` to `longest`. `whole` numbers have no fraction.
     """
 
     name: str
@@ -54,8 +74,16 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False
-    each: str = "one a replica"
+    each: str = ""
+    shortest: int | None = None
+    longest: int | None = None
+    whole: bool = False
     form: str = ""
+
+    @property
+    def counted_by(self) -> str:
+        """The setting that says how many numbers this list has, if there is one of that name."""
+        return f"{self.each}s"
 
     @property
     def allowed(self) -> str:
@@ -69,7 +97,9 @@ class Setting:
             self.kind
         ] + bounds
         if self.kind == "numbers":
-            words += f", with commas between them, {self.each}"
+            if self.longest is not None:
+                words = f"{self.shortest} to {self.longest} {'whole ' if self.whole else ''}{words}"
+            words += f", separated by commas, one per {self.each}"
         elif self.optional:
             words += f", or {NONE}"
         return words
@@ -88,6 +118,16 @@ class Settings(BaseModel):
             return data
         declared = {setting.name: setting for setting in cls.declared()}
         return {name: _from_words(value, declared.get(name)) for name, value in data.items()}
+
+    @model_validator(mode="after")
+    def _lists_are_as_long_as_others_say(self) -> Self:
+        for setting in self.declared():
+            if setting.kind == "numbers" and setting.counted_by in type(self).model_fields:
+                count = getattr(self, setting.counted_by)
+                if len(getattr(self, setting.name)) != count:
+                    allowed = f"{count} numbers, one per {setting.each}, as {setting.counted_by}={count}"
+                    raise RuleError(setting.name, "count", allowed, count=count, each=setting.each)
+        return self
 
     @classmethod
     def count_of(cls, name: str, data: Mapping[str, object]) -> int | None:
@@ -127,16 +167,14 @@ class Settings(BaseModel):
         declared = {setting.name: setting for setting in cls.declared()}
         problems: dict[str, Problem] = {}
         for detail in error.errors(include_url=False):
-            # A check over several settings says itself which one it refuses: "name: what is allowed".
-            if detail["loc"]:
-                name = str(detail["loc"][0])
-                # A list of words has a check of its own, which says what is wrong with which word.
-                own = declared[name].kind == "words" and detail["type"] == "value_error"
-                allowed = str(detail["ctx"]["error"]) if own else declared[name].allowed
+            broken = detail.get("ctx", {}).get("error")
+            name = broken.setting if isinstance(broken, RuleError) else str(detail["loc"][0])
+            value = as_words(given.get(name, cls.model_fields[name].default))[:80]
+            if isinstance(broken, RuleError):
+                problem = Problem(name, value, str(broken), broken.rule, broken.values)
             else:
-                name, _, allowed = str(detail["ctx"]["error"]).partition(": ")
-            value = given.get(name, getattr(cls.model_fields.get(name), "default", None))
-            problems.setdefault(name, Problem(name, as_words(value)[:80], allowed))
+                problem = Problem(name, value, declared[name].allowed)
+            problems.setdefault(name, problem)
         return list(problems.values())
 
     def to_words(self, *, changed_only: bool = False) -> dict[str, str]:
@@ -178,16 +216,32 @@ def _setting(name: str, field: Any) -> Setting:
                 bounds["minimum"] = part.ge
             if hasattr(part, "le"):
                 bounds["maximum"] = part.le
-    each = {"each": field.description} if field.description else {}
-    return Setting(name, kind, default, optional=optional, **each, **bounds)
+    if kind != "numbers":
+        return Setting(name, kind, default, optional=optional, **bounds)
+    lengths = {key: getattr(item, key) for item in field.metadata for key in ("min_length", "max_length")
+               if hasattr(item, key)}  # fmt: skip
+    return Setting(
+        name,
+        kind,
+        default,
+        optional=optional,
+        each=field.description or "replica",
+        shortest=lengths.get("min_length"),
+        longest=lengths.get("max_length"),
+        whole=get_args(get_args(annotation)[0])[0] is int,
+        **bounds,
+    )
 
 
 def _from_words(value: Any, setting: Setting | None) -> Any:
     if not isinstance(value, str):
         return value
     value = value.strip()
-    if setting is not None and value in setting.choices:
-        return value  # "none" too, where it is one of them
+    if setting is not None and setting.choices:
+        # "none" too, where it is one of them; "sum" for SUM, where it can mean no other.
+        alike = [choice for choice in setting.choices if choice.lower() == value.lower()]
+        if value in alike or len(alike) == 1:
+            return value if value in alike else alike[0]
     if value.lower() == NONE and value != "NONE":
         return None
     if setting is not None and setting.kind == "numbers":

@@ -29,6 +29,7 @@ LANGUAGES: Final[tuple[Language, ...]] = tuple(
 MINUS = "−"  # a real minus sign: as wide as a digit, never a line break after it
 # Between a Han character and a letter, digit or code: a narrow gap, as in all texts here, which Babel leaves out.
 _BESIDE_HAN = re.compile(r"(?<=[\u4e00-\u9fff])(?=[!-~])|(?<=[!-~])(?=[\u4e00-\u9fff])")
+_HUGE = 1e9
 _NOISE = 1e-5  # what is smaller is what float32 arithmetic leaves of 0, for values around 1
 
 
@@ -126,7 +127,7 @@ def number(value: float) -> str:
     """A number as people write it: 1.149999976 is "1.15", -0.0 is "0", -2.6 is "−2.6".
 
     Four decimals, or four significant digits below 0.1; at most seven digits in all, which is what a float32
-    holds.
+    holds, and from ten digits before the point on, "1.329e+36".
     """
     if math.isnan(value):
         return "NaN"
@@ -137,6 +138,8 @@ def number(value: float) -> str:
         text = str(size)
     elif size < _NOISE:
         text = "0"
+    elif size >= _HUGE:
+        text = f"{size:.3e}"
     else:
         before_point = math.floor(math.log10(size)) + 1  # 0 for 0.1 to 1, negative below
         decimals = max(0, min(4 if size >= 0.1 else 4 - before_point, 7 - before_point))

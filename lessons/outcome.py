@@ -17,11 +17,15 @@ Kind = Literal["right", "odd", "raised", "none"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A kind, a word or two, and perhaps a detail: plain text. Equal outcomes say that two runs came to the same."""
+    """A kind, a word or two, and perhaps a detail: plain text. Equal outcomes say that two runs came to the same.
+
+    `why` is in sentences, as Markdown: what would be right where that is not seen, and why it is not so.
+    """
 
     kind: Kind
     head: str
     detail: str = ""
+    why: str = ""
 
     @property
     def text(self) -> str:
@@ -29,9 +33,9 @@ class Outcome:
         return f"{self.head} · {self.detail}" if self.detail else self.head
 
 
-def raised(kind: str, cause: str | None, texts: Texts) -> Outcome:
+def raised(kind: str, cause: str | None, texts: Texts, why: str = "") -> Outcome:
     """The outcome of a run in which TensorFlow raised that; the cause, if it is known, is a text `outcome.{cause}`."""
-    return Outcome("raised", kind, texts(f"outcome.{cause}") if cause else "")
+    return Outcome("raised", kind, texts(f"outcome.{cause}") if cause else "", why)
 
 
 def nothing(texts: Texts) -> Outcome:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment
-from engine.settings import Settings, is_left_out
+from engine.settings import RuleError, Settings, is_left_out
 from engine.versions import Versions
 
 Aggregation = Literal["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
@@ -37,7 +37,7 @@ class AggregationSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _default_gradients(cls, data: dict[str, object]) -> dict[str, object]:
-        """0.1, 0.2, 0.3, ... one a replica; 1, 2, 3, ... where they must be whole."""
+        """0.1, 0.2, 0.3, ... one per replica; 1, 2, 3, ... where they must be whole."""
         count = cls.count_of("replicas", data)
         if count is None or not is_left_out(data.get("gradients")):
             return data
@@ -48,12 +48,10 @@ class AggregationSettings(Settings):
         }
 
     @model_validator(mode="after")
-    def _gradients_fit(self) -> Self:
+    def _whole_gradients(self) -> Self:
         assert self.gradients is not None  # filled in above
-        if len(self.gradients) != self.replicas:
-            raise ValueError(f"gradients: {self.replicas} numbers, one a replica, as replicas={self.replicas}")
         if self.dtype == "int32" and not all(gradient.is_integer() for gradient in self.gradients):
-            raise ValueError("gradients: whole numbers, as dtype=int32")
+            raise RuleError("gradients", "whole", "whole numbers, as dtype=int32")
         return self
 
 

@@ -23,9 +23,12 @@ class CannotRunError(ValueError):
     """A runtime on which an experiment can't run."""
 
     def __init__(self, experiment: str, runtime: str, able: Iterable[str]) -> None:
+        self.experiment = experiment
+        self.runtime = runtime
+        self.able = tuple(able)
         super().__init__(
             f"tf: {runtime!r} was given, on which {experiment} can't run; allowed, of what is installed here: "
-            f"{', '.join(able) or 'none'}"
+            f"{', '.join(self.able) or 'none'}"
         )
 
 

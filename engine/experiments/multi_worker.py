@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,7 @@ class MultiWorkerSettings(Settings):
     workers: int = Field(default=2, ge=1, le=4)
     steps: int = Field(default=6, ge=1, le=20)
     optimizers: int = Field(default=1, ge=1, le=3)
-    gradients: tuple[Gradient, ...] | None = Field(default=None, description="one a worker")
+    gradients: tuple[Gradient, ...] | None = Field(default=None, description="worker")
     learning_rate: float = Field(default=0.1, ge=0.001, le=100)
     momentum: float = Field(default=0.0, ge=0, le=0.99)
 
@@ -35,13 +35,6 @@ class MultiWorkerSettings(Settings):
             return data
         return {**data, "gradients": tuple(-float(worker + 1) for worker in range(count))}
 
-    @model_validator(mode="after")
-    def _gradients_fit(self) -> Self:
-        assert self.gradients is not None  # filled in above
-        if len(self.gradients) != self.workers:
-            raise ValueError(f"gradients: {self.workers} numbers, one a worker, as workers={self.workers}")
-        return self
-
 
 def names(settings: MultiWorkerSettings, versions: Versions) -> dict[str, Any]:
     """The variables with their rates, and whether an optimizer's own variables can be made beforehand.
@@ -49,7 +42,8 @@ def names(settings: MultiWorkerSettings, versions: Versions) -> dict[str, Any]:
     Raises SettingsError where ParameterServerStrategy isn't there yet under this name."""
     if settings.strategy == "parameter_server" and versions.tensorflow_numbers < (2, 6):
         allowed = f"multi_worker, as TensorFlow {versions.tensorflow} has ParameterServerStrategy as an experiment only"
-        raise SettingsError([Problem("strategy", settings.strategy, allowed)])
+        values = {"version": versions.tensorflow}
+        raise SettingsError([Problem("strategy", settings.strategy, allowed, "no_parameter_server", values)])
     groups = list(GROUPS.items())[: settings.optimizers]
     return {
         "rates": {name: round(settings.learning_rate * times, 6) for name, times in groups},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from engine.experiments.base import Experiment, task_names
 from engine.settings import Settings
@@ -13,7 +13,6 @@ from engine.versions import Versions
 DeviceSetter = Literal["none", "article", "unused", "used"]
 Strategy = Literal["round_robin", "greedy"]
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
-MOST_VARIABLES = 8
 
 
 class PlacementSettings(Settings):
@@ -28,16 +27,12 @@ class PlacementSettings(Settings):
     workers: int = Field(default=2, ge=1, le=4)
     device_setter: DeviceSetter = "used"
     strategy: Strategy = "round_robin"
-    sizes: tuple[Size, ...] = Field(default=(100_000, 10_000, 1_000, 100, 10), description="one a variable")
+    sizes: tuple[Size, ...] = Field(
+        default=(100_000, 10_000, 1_000, 100, 10), min_length=1, max_length=8, description="variable"
+    )
     partitioner: Literal["none", "fixed_size"] = "none"
     inner_device: Literal["none", "cpu"] = "none"
     merge_devices: Literal["yes", "no"] = "yes"
-
-    @model_validator(mode="after")
-    def _number_of_variables(self) -> Self:
-        if not 1 <= len(self.sizes) <= MOST_VARIABLES:
-            raise ValueError(f"sizes: 1 to {MOST_VARIABLES} whole numbers, one a variable")
-        return self
 
 
 def tasks(settings: PlacementSettings) -> dict[str, int]:
@@ -46,7 +41,7 @@ def tasks(settings: PlacementSettings) -> dict[str, int]:
 
 
 def names(_: PlacementSettings, versions: Versions) -> dict[str, Any]:
-    """How TF1's names are had, and whether tf.contrib, which has the greedy strategy, is there."""
+    """How the program imports TF1, and whether tf.contrib, which has the greedy strategy, is there."""
     return {"tf1": versions.tensorflow_numbers < (2, 0)}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment
-from engine.settings import Problem, Settings, SettingsError, is_left_out
+from engine.settings import Problem, RuleError, Settings, SettingsError, is_left_out
 from engine.versions import Versions
 
 Model = Literal["functional", "sequential_built", "sequential_deferred", "subclassed"]
@@ -46,7 +46,7 @@ class ScopePlacementSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _default_inputs(cls, data: dict[str, object]) -> dict[str, object]:
-        """1, 2, 3, ... one a replica."""
+        """1, 2, 3, ... one per replica."""
         count = cls.count_of("replicas", data)
         if count is None or not is_left_out(data.get("inputs")):
             return data
@@ -54,11 +54,8 @@ class ScopePlacementSettings(Settings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        assert self.inputs is not None  # filled in above
-        if len(self.inputs) != self.replicas:
-            raise ValueError(f"inputs: {self.replicas} numbers, one a replica, as replicas={self.replicas}")
         if self.loop == "fit" and self.step == "direct":
-            raise ValueError("step: strategy_run, as loop=fit (fit calls strategy.run itself)")
+            raise RuleError("step", "fit_calls_run", "strategy_run, as loop=fit (fit calls strategy.run itself)")
         return self
 
 
@@ -81,7 +78,8 @@ def keras_names(flavour: str, versions: Versions) -> dict[str, Any]:
         module, numbers = "tf.keras", versions.keras_numbers
     elif versions.tf_keras is None:
         allowed = f"bundled, as there is no tf_keras beside TensorFlow {versions.tensorflow}"
-        raise SettingsError([Problem("keras", flavour, allowed)])
+        values = {"version": versions.tensorflow}
+        raise SettingsError([Problem("keras", flavour, allowed, "no_tf_keras", values)])
     else:
         module, numbers = "tf_keras", KERAS_2
     return {

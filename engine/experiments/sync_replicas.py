@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from engine.experiments.base import Experiment, task_names
-from engine.settings import Settings, is_left_out
+from engine.settings import RuleError, Settings, is_left_out
 from engine.versions import Versions
 
 Gradient = Annotated[float, Field(ge=-1000, le=1000)]
@@ -39,8 +39,8 @@ class SyncReplicasSettings(Settings):
     tokens: Literal["hook", "zero", "twice", "none", "first_hook_only"] = "hook"
     barrier: Literal["yes", "no"] = "yes"
     sync: Literal["yes", "no"] = "yes"
-    gradients: tuple[Gradient, ...] | None = Field(default=None, description="one a worker")
-    delays: tuple[Delay, ...] | None = Field(default=None, description="one a worker")
+    gradients: tuple[Gradient, ...] | None = Field(default=None, description="worker")
+    delays: tuple[Delay, ...] | None = Field(default=None, description="worker")
     learning_rate: float = Field(default=0.1, ge=0.001, le=100)
     momentum: float = Field(default=0.0, ge=0, le=0.99)
     moving_average: Literal["none", "own", "all"] = "none"
@@ -64,13 +64,10 @@ class SyncReplicasSettings(Settings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        assert self.gradients is not None  # filled in above
-        assert self.delays is not None
-        for name, values in (("gradients", self.gradients), ("delays", self.delays)):
-            if len(values) != self.workers:
-                raise ValueError(f"{name}: {self.workers} numbers, one a worker, as workers={self.workers}")
         if self.kill_worker is not None and self.kill_worker >= self.workers:
-            raise ValueError(f"kill_worker: 0-{self.workers - 1} or none, as workers={self.workers}")
+            last = self.workers - 1
+            allowed = f"0-{last} or none, as workers={self.workers}"
+            raise RuleError("kill_worker", "one_of_the_workers", allowed, last=last, workers=self.workers)
         return self
 
 

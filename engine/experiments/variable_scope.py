@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self, get_args
 from pydantic import Field, field_validator
 
 from engine.experiments.base import Experiment
-from engine.settings import Settings
+from engine.settings import NONE, RuleError, Settings
 from engine.versions import Versions
 
 Kind = Literal["scope", "name_scope", "get", "variable", "op", "close"]
@@ -79,6 +79,10 @@ _CODE: Final[Mapping[tuple[str, str], str]] = {
 _WIDTH: Final = 88  # of a line of a program
 
 
+def _refused(rule: str, allowed: str, **values: object) -> RuleError:
+    return RuleError("operations", rule, allowed, **values)
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation: its kind, the name it gives, and its options by name. `captured` says that a variable_scope is
@@ -91,27 +95,29 @@ class Operation:
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """The operation that a word stands for. Raises ValueError, which says what is allowed in its place."""
+        """The operation that a word stands for. Raises RuleError, which says what is allowed in its place."""
         kind, *rest = word.split(":")
         if kind not in OPTIONS:
-            raise ValueError(f"one of {', '.join(OPTIONS)}, and what belongs to it")
+            raise _refused("kind", f"one of {', '.join(OPTIONS)}, and what belongs to it", kinds=tuple(OPTIONS))
         if kind == "close":
             if rest:
-                raise ValueError("close, with nothing after it")
+                raise _refused("bare_close", "close, with nothing after it")
             return cls(kind)
         given, options = rest[0] if rest else "", rest[1:]
         captured = kind == "scope" and given.startswith(CAPTURED)
         name = given[len(CAPTURED) :] if captured else given
         names = SCOPES if kind in BLOCKS else NAMES
         if name not in names:
-            before = f", or with {CAPTURED} before it" if kind == "scope" else ""
-            raise ValueError(f"{kind}:NAME, the name one of {', '.join(names)}{before}")
+            forms = [f"{kind}:NAME", *([f"{kind}:{CAPTURED}NAME"] if kind == "scope" else [])]
+            allowed = f"{' or '.join(forms)}, the name one of {', '.join(names)}"
+            raise _refused("name", allowed, forms=tuple(forms), names=names)
         chosen: dict[str, str] = {}
         for option in options:
             key, _, value = option.partition("=")
             if value not in OPTIONS[kind].get(key, ()) or key in chosen:
                 forms = [f"{key}={'|'.join(values)}" for key, values in OPTIONS[kind].items()]
-                raise ValueError(f"after {kind}:{given}, each once: {', '.join(forms) or 'nothing'}")
+                allowed = f"after {kind}:{given}, each once: {', '.join(forms) or 'nothing'}"
+                raise _refused("options", allowed, after=f"{kind}:{given}", options=tuple(forms) or (NONE,))
             chosen[key] = value
         return cls(kind, name, captured, {key: chosen[key] for key in OPTIONS[kind] if key in chosen})
 
@@ -133,7 +139,7 @@ class Operation:
 def parse_operations(words: Iterable[str]) -> tuple[Operation, ...]:
     """The operations that these words stand for, less each `close` at the end, where every block is left anyway.
 
-    Raises ValueError, which says of the first word that isn't accepted what is allowed in its place.
+    Raises RuleError, which says of the first word that isn't accepted what is allowed in its place.
     """
     operations: list[Operation] = []
     opened: list[str] = []
@@ -142,13 +148,15 @@ def parse_operations(words: Iterable[str]) -> tuple[Operation, ...]:
         try:
             operation = Operation.parse(word)
             if operation.is_block and len(opened) == MAX_DEPTH:
-                raise ValueError(f"at most {MAX_DEPTH} blocks in one another")
+                raise _refused("depth", f"at most {MAX_DEPTH} blocks in one another", most=MAX_DEPTH)
             if operation.kind == "close" and not opened:
-                raise ValueError("close only where a block is open")
+                raise _refused("nothing_open", "close only where a block is open")
             if operation.captured and operation.name not in by_name:
-                raise ValueError(f"{operation.word} only after scope:{operation.name}, whose object it is")
-        except ValueError as error:
-            raise ValueError(f"as word {number}, in place of {word[:40]!r}: {error}") from None
+                allowed = f"{operation.word} only after scope:{operation.name}, whose object it is"
+                raise _refused("not_captured", allowed, operation=operation.word, before=f"scope:{operation.name}")
+        except RuleError as error:
+            allowed, values = f"as word {number}, in place of {word[:40]!r}: {error}", error.values
+            raise _refused(error.rule, allowed, **values, number=number, word=word[:40]) from None
         if operation.kind == "close":
             opened.pop()
         elif operation.is_block:
@@ -160,7 +168,8 @@ def parse_operations(words: Iterable[str]) -> tuple[Operation, ...]:
         operations.pop()
     count = sum(operation.kind != "close" for operation in operations)
     if not 1 <= count <= MAX_OPERATIONS:
-        raise ValueError(f"1 to {MAX_OPERATIONS} operations, close not counted (there are {count})")
+        allowed = f"1 to {MAX_OPERATIONS} operations, close not counted (there are {count})"
+        raise _refused("operations", allowed, most=MAX_OPERATIONS, count=count)
     return tuple(operations)
 
 

@@ -79,12 +79,16 @@ def alternative(reading: Reading, texts: Texts) -> str:
                 texts("alternative.same", variable=item.statement.variable, name=item.name, root=item.root)
             )
         else:
-            sentences.append(texts("alternative.made", variable=item.statement.variable, name=item.name or "–"))
+            key = "made" if item.name else "nameless"
+            sentences.append(texts(f"alternative.{key}", variable=item.statement.variable, name=item.name))
     for step, values in enumerate(reading.values):
         held = texts.items(f"{name} {value_in_words(value)}" for name, value in values.items())
         sentences.append(texts(f"alternative.{'after' if step else 'before'}", values=held))
-    if reading.failure:
-        sentences.append(texts("alternative.failure", kind=reading.failure.kind, line=reading.failure.line or "?"))
+    failure = reading.failure
+    if failure and failure.raised:
+        sentences.append(texts("alternative.failure", kind=failure.kind, line=failure.at_line))
+    elif failure:
+        sentences.append(texts(f"story.stopped.{failure.kind}"))
     return texts.sentences(sentences)
 
 
@@ -291,7 +295,7 @@ class _Drawing:
     @property
     def outcome(self) -> str:
         names = len(self.reading.variables)
-        objects = sum(items[0].count for items in self.reading.objects.values())
+        objects = self.reading.count
         return self.texts("figure.outcome", names=names, objects=objects)
 
     def _caption(self, frame: _Frame) -> str:

@@ -33,7 +33,7 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
     if reading.failure:
         cause = reading.failure.cause
         return raised(reading.failure.kind, None if cause == "other" else cause, texts)
-    return Outcome("right", texts("outcome.counted", names=len(reading.variables), objects=len(reading.objects)))
+    return Outcome("right", texts("outcome.counted", names=len(reading.variables), objects=reading.count))
 
 
 LESSON = Lesson(

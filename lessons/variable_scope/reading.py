@@ -3,6 +3,7 @@ variable held, and where TensorFlow refused."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -12,7 +13,7 @@ from engine.trace import Event, Status, Trace
 from lessons.failure import Failure, cause_of, failure_of
 
 Cause = Literal[
-    "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "other"
+    "exists", "missing", "other_shape", "no_shape", "no_attribute", "not_partitioned", "partitioned", "other"
 ]  # fmt: skip
 
 # Part of a message -> why it was raised (tensorflow/python/ops/variable_scope.py, but for the last).
@@ -24,6 +25,7 @@ CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
     ("should be fully defined", "no_shape"),
     ("must be fully defined", "no_shape"),
     ("an unpartitioned version of the variable was found", "not_partitioned"),
+    ("a partitioned version of the variable was found", "partitioned"),
     ("has no attribute", "no_attribute"),
 )
 
@@ -41,9 +43,35 @@ class Item:
         return str((self.event or {}).get("name") or "")
 
     @property
+    def plain_name(self) -> str:
+        """The full name without the number of the output, which is :0 for a whole variable."""
+        return self.name.removesuffix(":0")
+
+    @property
+    def is_numbered(self) -> bool:
+        """True where the name asked for was taken in the graph, and _1 or the like stands after it."""
+        return bool(re.fullmatch(rf"{self.statement.operation.name}_\d+", self.plain_name.rpartition("/")[2]))
+
+    @property
+    def prefix(self) -> str:
+        """For a block: what get_variable puts before a name in it."""
+        scope = (self.event or {}).get("variable_scope")
+        return f"{scope}/" if scope else ""
+
+    @property
+    def name_scope(self) -> str:
+        """For a block: the name scope in it, without its last /; "" for none, and where there is no graph to ask."""
+        return str((self.event or {}).get("name_scope") or "")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The variables that stand behind the name: a partitioner makes several."""
+        return tuple((self.event or {}).get("parts") or [self.name])
+
+    @property
     def count(self) -> int:
-        """How many variables stand behind the name: a partitioner makes several."""
-        return len((self.event or {}).get("parts") or [self.name])
+        """How many these are."""
+        return len(self.parts)
 
     @property
     def root(self) -> str:
@@ -87,11 +115,40 @@ class Reading:
         return tuple(item for item in self.items if item.event and item.statement.operation.makes_variable)
 
     @property
+    def calls(self) -> tuple[Item, ...]:
+        """Those of them that get_variable made or returned."""
+        return tuple(item for item in self.variables if item.statement.operation.kind == "get")
+
+    @property
     def objects(self) -> Mapping[str, tuple[Item, ...]]:
         """The variables that there are, by their first names, each with all that it is called."""
         return {
             item.root: tuple(other for other in self.variables if other.root == item.root) for item in self.variables
         }
+
+    @property
+    def count(self) -> int:
+        """How many variables there are, each part by itself."""
+        return sum(items[0].count for items in self.objects.values())
+
+    @property
+    def scopes(self) -> tuple[Item, ...]:
+        """The variable scopes that were entered; none where this TensorFlow has none."""
+        return tuple(item for item in self.items if item.statement.operation.kind == "scope" and item.prefix)
+
+    def around(self, item: Item) -> tuple[Item, ...]:
+        """The blocks in which an operation stands, the innermost last."""
+        opened: list[Item] = []
+        for other in self.items[: item.statement.number - 1]:
+            opened = opened[: other.statement.depth]
+            if other.statement.operation.is_block:
+                opened.append(other)
+        return tuple(opened[: item.statement.depth])
+
+    def full_name(self, item: Item) -> str:
+        """The name under which get_variable looks for a variable: the prefix and what the call says."""
+        around = [other.prefix for other in self.around(item) if other in self.scopes]
+        return f"{around[-1] if around else ''}{item.statement.operation.name}"
 
     @property
     def written(self) -> str | None:

@@ -12,9 +12,9 @@ from plotly.subplots import make_subplots
 
 from engine.experiments.fit import FitSettings
 from engine.trace import Trace
-from lessons.language import Texts, number
+from lessons.language import Texts, number, numbers_apart
 from lessons.player import BLUE, DRIFTED, EDGE, EQUAL, FAILED, INK
-from lessons.versions.fit import Epoch, arithmetic, read
+from lessons.versions.fit import Epoch, Reading, arithmetic, read, why_loss, why_weight
 from lessons.versions.flavour import Flavour
 
 # The runs of each flavour: three epochs of one batch, and one of many, over which an error in a metric grows.
@@ -119,7 +119,7 @@ def alternative(points: Sequence[Point], texts: Texts) -> str:
     for point in points:
         last, long = point.last, point.first_of_long
         if last is not None and long is not None:
-            copies = texts.items(number(copy) for copy in last.copies)
+            copies = texts.items(numbers_apart(last.copies))
             sentences.append(
                 texts(
                     "timeline.alternative_point",
@@ -133,17 +133,34 @@ def alternative(points: Sequence[Point], texts: Texts) -> str:
 
 
 def verdict(point: Point, texts: Texts) -> str:
-    """What a flavour does, in a sentence; "" where its runs are not there."""
+    """What a flavour does, what would be right, and why it is not so; "" where its runs are not there."""
     last, long = point.last, point.first_of_long
-    if last is None or long is None:
+    if point.short is None or point.long is None or last is None or long is None:
         return ""
+    sentences = [texts("timeline.weight.right")]
     if not last.weight_right:
-        same = len({number(copy) for copy in last.copies}) == 1
-        weight = "step" if same else "apart"
+        *copies, expected = numbers_apart([*last.copies, last.weight_expected])
+        copies = copies[:1] if len(set(copies)) == 1 else copies
+        why = texts.sentences(why_weight(read(point.short), texts))
+        sentences = [texts("timeline.weight.wrong", copies=texts.list(copies), expected=expected, why=why)]
+    if last.loss_right:
+        sentences.append(texts("timeline.reported.right"))
     else:
-        weight = "right"
-    loss = "nan" if not math.isfinite(long.loss) else "right" if last.loss_right else "first"
-    return texts.sentences([texts(f"timeline.weight.{weight}"), texts(f"timeline.reported.{loss}")])
+        sentences.append(_loss_wrong("wrong", read(point.short), last, texts))
+    if last.loss_right and not long.loss_right:
+        sentences.append(_loss_wrong("long_wrong", read(point.long), long, texts))
+    return texts.sentences(sentences)
+
+
+def _loss_wrong(key: str, reading: Reading, epoch: Epoch, texts: Texts) -> str:
+    reported, expected = numbers_apart([epoch.loss, epoch.loss_expected])
+    return texts(
+        f"timeline.reported.{key}",
+        loss=reported,
+        expected=expected,
+        batches=reading.settings["repeats"],
+        why=why_loss(reading, epoch, texts),
+    )
 
 
 def _epoch(trace: Trace | None, place: int) -> Epoch | None:

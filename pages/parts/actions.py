@@ -15,7 +15,7 @@ from pages.parts.pinned import differs, forget
 ICONS = {"slow": ":material/hourglass_top:", "kill": ":material/skull:"}  # those that undo these have none
 
 
-def actions(lesson: AnyLesson, request: Request | None, app_texts: Texts, lesson_texts: Texts) -> None:
+def actions(lesson: AnyLesson, request: Request | None, texts: Texts) -> None:
     """The buttons that the lesson has for these settings, those of one subject together; and one to run it again, where
     that may come to something else."""
     if lesson.actions is None or request is None:
@@ -25,18 +25,18 @@ def actions(lesson: AnyLesson, request: Request | None, app_texts: Texts, lesson
             with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
                 st.markdown(f"**{subject}**", width="content")
                 for action in group:
-                    _button(lesson, action, lesson_texts)
+                    _button(lesson, action, texts)
         if differs(lesson):
-            st.button(app_texts("run.again"), key="run-again", icon=":material/replay:", on_click=forget)
+            st.button(texts("run.again"), key="run-again", icon=":material/replay:", on_click=forget)
 
 
-def _button(lesson: AnyLesson, action: Action, lesson_texts: Texts) -> None:
+def _button(lesson: AnyLesson, action: Action, texts: Texts) -> None:
     st.button(
-        lesson_texts(f"actions.{action.name}"),
+        texts(f"actions.{action.name}"),
         key=f"action-{action.name}-{action.subject}",
         icon=ICONS.get(action.name),
         type="secondary" if action.name in ICONS else "primary",
-        help=lesson_texts(f"actions.{action.name}_help", subject=action.subject, **action.values),
+        help=texts(f"actions.{action.name}_help", subject=action.subject, **action.values),
         on_click=choose,
         args=(lesson.experiment.settings, lesson.name, dict(action.change)),
     )

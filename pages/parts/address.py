@@ -15,6 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from engine.settings import Problem, Setting, Settings, SettingsError, as_words
 from lessons.language import Texts
+from pages.parts.markdown import code, inside_code
 
 # Of the page itself, not settings of an experiment.
 PAGE_WORDS = ("lang", "held", "hide", "predict", "tf", "tf_with_keras", "view", "experiment", "embed", "embed_options")
@@ -84,32 +85,27 @@ def _changed(model: type[Settings]) -> dict[str, str]:
     return {name: as_words(held[name]) if name in lists else word for name, word in words.items() if name in held}
 
 
-def tell_problems(model: type[Settings], app_texts: Texts) -> None:
+def tell_problems(model: type[Settings], texts: Texts) -> None:
     """Warn of what the URL has that is not accepted. The warning stays until something else is chosen."""
     for problem in st.session_state[PROBLEMS]:
-        st.warning(
-            app_texts("page.refused", problem=problem_text(problem, model, app_texts)), icon=":material/link_off:"
-        )
+        st.warning(texts("page.refused", problem=problem_text(problem, model, texts)), icon=":material/link_off:")
 
 
-def tell_unknown(name: str, given: str, options: Collection[str], app_texts: Texts) -> None:
+def tell_unknown(name: str, given: str, options: Collection[str], texts: Texts) -> None:
     """Warn of a word of the page itself that the URL has, where it is none of those there are."""
     if given not in options:
-        said = given.replace("`", "'")[:80] or " "
-        problem = app_texts("page.refused_value", setting=name, given=said, allowed=", ".join(options))
-        st.warning(app_texts("page.refused", problem=problem), icon=":material/link_off:")
+        given = inside_code(given[:80])
+        problem = texts("page.refused_value", setting=name, given=given, allowed=texts.items(options))
+        st.warning(texts("page.refused", problem=problem), icon=":material/link_off:")
 
 
 def accepted(model: type[Settings], given: Mapping[str, list[str]]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-    """What the controls are to hold for this URL, and what in it is not accepted."""
+    """What the controls are to hold for this URL, and what in it is not accepted. What no setting is called by is
+    somebody else's, such as `utm_source`."""
     declared = {setting.name: setting for setting in model.declared()}
-    problems = [
-        Problem(name, " & ".join(values)[:80], declared[name].allowed)
-        for name, values in given.items()
-        if name in declared and len(values) > 1
-    ]
-    refused = {problem.setting for problem in problems}
-    words = {name: values[-1] for name, values in given.items() if name not in refused}
+    several = {name: values for name, values in given.items() if name in declared and len(values) > 1}
+    problems = [Problem(name, " & ".join(values)[:80], declared[name].allowed) for name, values in several.items()]
+    words = {name: values[-1] for name, values in given.items() if name in declared and name not in several}
     # A list is typed as text: it stays in its control as it is, and the page says there what is wrong with it.
     typed = {name: words.pop(name) for name, setting in declared.items() if setting.kind == "numbers" and name in words}
     while True:
@@ -126,29 +122,38 @@ def control_values(settings: Settings) -> dict[str, Any]:
     return {name: "" if name in lists else value for name, value in settings.model_dump().items()}
 
 
-def allowed(setting: Setting, app_texts: Texts) -> str:
+def problem_text(problem: Problem, model: type[Settings], texts: Texts) -> str:
+    """A problem as a sentence: what was given, and what is allowed. `texts` are of who declares the settings, as a rule
+    of an experiment's own has its text there."""
+    if problem.rule:
+        values = {name: _value_text(value, texts) for name, value in problem.values.items()}
+        if "each" in problem.values:
+            values["each"] = texts(f"each.{problem.values['each']}")
+        allowed = texts(f"refused.{problem.rule}", **values)
+    else:
+        allowed = _allowed(next(each for each in model.declared() if each.name == problem.setting), texts)
+    return texts("page.refused_value", setting=problem.setting, given=inside_code(problem.given), allowed=allowed)
+
+
+def _value_text(value: object, texts: Texts) -> object:
+    if isinstance(value, tuple):
+        return texts.items(code(str(part)) for part in value)
+    return value if isinstance(value, int) else code(str(value))
+
+
+def _allowed(setting: Setting, texts: Texts) -> str:
     """What a setting accepts, in the visitor's language."""
     form: str = setting.kind
-    if setting.kind == "number" and setting.optional:
-        form = "number_or_none"
-    elif setting.each == "one a variable":
-        form = "numbers_of_variables"
-    return app_texts(
+    if setting.optional and setting.kind in ("integer", "number"):
+        form += "_or_none"
+    elif setting.longest is not None:
+        form += "_up_to"
+    return texts(
         f"allowed.{form}",
-        choices=", ".join(setting.choices),
-        form=setting.form,
+        choices=texts.items(setting.choices),
         minimum=f"{setting.minimum:g}" if setting.minimum is not None else "",
         maximum=f"{setting.maximum:g}" if setting.maximum is not None else "",
+        shortest=setting.shortest,
+        longest=setting.longest,
+        each=texts(f"each.{setting.each}") if setting.each else "",
     )
-
-
-def problem_text(problem: Problem, model: type[Settings], app_texts: Texts) -> str:
-    """A problem as a sentence: what was given, and what is allowed."""
-    declared = {setting.name: setting for setting in model.declared()}
-    given = problem.given.replace("`", "'") or " "
-    if problem.setting not in declared:
-        return app_texts("page.unknown", setting=problem.setting.replace("`", "'"), allowed=", ".join(declared))
-    setting = declared[problem.setting]
-    # What a check over several settings says is more than the setting's own declaration.
-    accepts = allowed(setting, app_texts) if problem.allowed == setting.allowed else problem.allowed
-    return app_texts("page.refused_value", setting=setting.name, given=given, allowed=accepts)

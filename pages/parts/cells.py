@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 from urllib.parse import urlencode
 
@@ -16,6 +15,7 @@ from lessons import LESSONS
 from lessons.language import Texts
 from lessons.outcome import Kind, Outcome
 from lessons.versions.flavour import Flavour
+from pages.parts.markdown import plain
 from pages.parts.shell import LESSONS_FOLDER, chosen_language
 from pages.parts.version import version_words
 
@@ -56,8 +56,3 @@ def address(experiment: Experiment[Settings], settings: Settings, offer: Offer, 
     if "lang" in st.query_params:
         words["lang"] = st.query_params["lang"]
     return f"{experiment.name}?{urlencode(words)}" if words else experiment.name
-
-
-def plain(text: str) -> str:
-    """Text in which nothing is Markdown."""
-    return re.sub(r"([\\`*_{}\[\]<>$~|#])", r"\\\1", text)

@@ -15,22 +15,19 @@ from lessons.language import Texts
 from pages.parts.address import control_values, explicit, write_address
 from pages.parts.sequence import sequence
 
-COUNTS = ("replicas", "workers")  # settings that say how many numbers a list has
 MAX_CHIPS = 4  # choices that are shown side by side; more go into a list
 
 
-def control(
-    setting: Setting, model: type[Settings], page: str, app_texts: Texts, lesson_texts: Texts, *, disabled: bool = False
-) -> None:
+def control(setting: Setting, model: type[Settings], page: str, texts: Texts, *, disabled: bool = False) -> None:
     """The widget of one setting, with a sentence on what it changes."""
     if setting.kind == "words":
-        sequence(setting, model, page, lesson_texts)
+        sequence(setting, model, page, texts)
         return
-    label = lesson_texts(f"controls.{setting.name}.label")
+    label = texts(f"controls.{setting.name}.label")
     common: dict[str, Any] = {
         "key": setting.name,
         "disabled": disabled,
-        "help": lesson_texts(f"controls.{setting.name}.help"),
+        "help": texts(f"controls.{setting.name}.help"),
         "on_change": _changed,
         "args": (model, page, setting.name),
     }
@@ -39,13 +36,13 @@ def control(
             st.segmented_control(label, setting.choices, required=True, width="stretch", wrap=True, **common)
         else:
             st.selectbox(label, setting.choices, **common)
-        st.caption(lesson_texts(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
+        st.caption(texts(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
     elif setting.kind == "integer" and setting.optional:
         st.segmented_control(label, range(int(setting.minimum or 0), int(setting.maximum or 0) + 1), **common)
     elif setting.kind == "integer":
         st.slider(label, int(setting.minimum or 0), int(setting.maximum or 0), **common)
     elif setting.kind == "number":
-        placeholder = app_texts("page.none") if setting.optional else as_words(setting.default)
+        placeholder = texts("page.none") if setting.optional else as_words(setting.default)
         low, high = float(setting.minimum or 0), float(setting.maximum or 0)
         st.number_input(label, low, high, value=None, step=0.1, format="%g", placeholder=placeholder, **common)
     else:
@@ -72,9 +69,14 @@ def reset(model: type[Settings], page: str) -> None:
 
 def _changed(model: type[Settings], page: str, name: str) -> None:
     _follow(model, name)
-    if name in COUNTS:
+    if name in _counts(model):
         _fit_lists(model)
     write_address(model, page)
+
+
+def _counts(model: type[Settings]) -> frozenset[str]:
+    """The settings that say how many numbers a list has."""
+    return frozenset(setting.counted_by for setting in model.declared() if setting.kind == "numbers")
 
 
 def _follow(model: type[Settings], changed: str) -> None:
@@ -89,7 +91,7 @@ def _follow(model: type[Settings], changed: str) -> None:
             break
         except SettingsError as error:
             unfit = {problem.setting for problem in error.problems} & given - {changed}
-            if changed not in COUNTS or not unfit:
+            if changed not in _counts(model) or not unfit:
                 return  # what was changed does not go with the rest; the page says so
             given -= unfit
     st.session_state.update({name: value for name, value in settings.model_dump().items() if name not in given})

@@ -15,28 +15,28 @@ from pages.parts.controls import choose, chosen
 from pages.parts.version import KERAS, TF
 
 
-def guide(lesson: AnyLesson, request: Request | None, lesson_texts: Texts) -> None:
+def guide(lesson: AnyLesson, request: Request | None, texts: Texts) -> None:
     """Buttons to the runs that the lesson leads to; the one that is shown is marked."""
     if not lesson.guide:
         return
     with st.container(horizontal=True, gap="small", key="guide"):
         for link in lesson.guide:
             st.button(
-                lesson_texts(f"guide.{link.name}"),
+                texts(f"guide.{link.name}"),
                 key=f"guide-{link.name}",
-                help=lesson_texts(f"guide.{link.name}_help"),
+                help=texts(f"guide.{link.name}_help"),
                 type="primary" if _is_shown(lesson, link, request) else "secondary",
                 on_click=_follow,
                 args=(lesson, link),
             )
 
 
-def offer_fix(lesson: AnyLesson, trace: Trace, app_texts: Texts) -> None:
+def offer_fix(lesson: AnyLesson, trace: Trace, texts: Texts) -> None:
     """A button that makes the smallest change after which this run goes right, where the lesson knows one."""
     change = lesson.fix(trace) if lesson.fix else None
     if change:
         st.button(
-            app_texts("page.fix", change=_change_text(lesson, trace, change)),
+            texts("page.fix", change=_change_text(lesson, trace, change)),
             key="fix",
             icon=":material/build:",
             on_click=_change,

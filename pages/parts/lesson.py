@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.mutable_tab_container import TabContainer
 
 from engine.offers import Offer, how_to_get
 from engine.program import notebook
@@ -29,7 +31,7 @@ from pages.parts.pinned import pin_run, pinned_run
 from pages.parts.predict import ask, is_asked, predict_switch, verdict
 from pages.parts.running import Shown, run
 from pages.parts.scope_box import scope_box
-from pages.parts.shell import chosen_language, get_app_texts, page_of
+from pages.parts.shell import chosen_language, page_of
 from pages.parts.side_by_side import versions_table
 from pages.parts.successor import successor
 from pages.parts.sweep import sweep_tab
@@ -42,80 +44,84 @@ def lesson_page(name: str) -> None:
     """The whole page of the lesson of that name. What the visitor chose is in the URL, so that a link reopens exactly
     this."""
     (lesson,) = (each for each in LESSONS if each.name == name)
-    app_texts, lesson_texts = get_app_texts(), lesson.texts(chosen_language())
+    texts = lesson.texts(chosen_language())
     model = lesson.experiment.settings
     hidden = {word for word in st.query_params.get("hide", "").split(",") if word}
-    st.title(lesson_texts("question"), anchor=False)
+    st.title(texts("question"), anchor=False)
     for word in hidden:
-        tell_unknown("hide", word, HIDEABLE, app_texts)
+        tell_unknown("hide", word, HIDEABLE, texts)
     read_address(model, lesson.name)
-    tell_problems(model, app_texts)
+    tell_problems(model, texts)
     # A held run is in the URL too; the switch shows whether there is one.
     st.session_state["compare"] = "held" in st.query_params
     if "controls" in hidden:
-        offer = version_control(shared_engine(), lesson.experiment, app_texts, None)
+        offer = version_control(shared_engine(), lesson.experiment, texts, None)
         request = _request(lesson, offer)
-        shown = _result(lesson, request, app_texts, lesson_texts, hidden, st.container(horizontal=True, gap="small"))
+        line, result = st.container(horizontal=True, gap="small"), st.container()
     else:
         left, right = st.columns([3, 8], gap="medium")
         with right:
             # What is to run, and, when it has, what ran: in one line.
             line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="version-line")
-            offer = version_control(shared_engine(), lesson.experiment, app_texts, line)
+            offer = version_control(shared_engine(), lesson.experiment, texts, line)
         with left:
-            request = _controls(lesson, offer, app_texts, lesson_texts)
+            request = _controls(lesson, offer, texts)
         with right:
-            guide(lesson, request, lesson_texts)
-            actions(lesson, request, app_texts, lesson_texts)
-            shown = _result(lesson, request, app_texts, lesson_texts, hidden, line)
-    if request is not None and "tabs" not in hidden:
-        _tabs(lesson, request, shown, app_texts, lesson_texts)
+            guide(lesson, request, texts)
+            actions(lesson, request, texts)
+            result = st.container()
+    # All that needs no run is there before one is waited for: the first may take as long as TensorFlow's import.
+    tabs = _tabs(lesson, request, texts) if request is not None and "tabs" not in hidden else None
     if lesson.see_also is not None:
         other, settings = lesson.see_also
         st.page_link(
             page_of(other),
-            label=lesson_texts("see_also"),
+            label=texts("see_also"),
             icon=":material/arrow_forward:",
             query_params=settings,
         )
+    with result:
+        shown = _result(lesson, request, texts, hidden, line, tabs)
+    if request is not None and tabs is not None:
+        _fill(tabs, lesson, request, shown, texts)
     settle_address()
 
 
-def _controls(lesson: AnyLesson, offer: Offer | None, app_texts: Texts, lesson_texts: Texts) -> Request | None:
+def _controls(lesson: AnyLesson, offer: Offer | None, texts: Texts) -> Request | None:
     model = lesson.experiment.settings
     declared = {setting.name: setting for setting in model.declared()}
     try:
         off = lesson.unused(model.parse(chosen(model)))
     except SettingsError:
         off = frozenset()
-    st.markdown(lesson_texts("intro"))
+    st.markdown(texts("intro"))
     if lesson.places:
-        scope_box(lesson, lesson_texts)
+        scope_box(lesson, texts)
     for name in lesson.first:
-        control(declared[name], model, lesson.name, app_texts, lesson_texts, disabled=name in off)
-    with st.expander(app_texts("page.more"), icon=":material/tune:"):
+        control(declared[name], model, lesson.name, texts, disabled=name in off)
+    with st.expander(texts("page.more"), icon=":material/tune:"):
         for name, setting in declared.items():
             if name not in lesson.first:
-                control(setting, model, lesson.name, app_texts, lesson_texts, disabled=name in off)
+                control(setting, model, lesson.name, texts, disabled=name in off)
     request = _request(lesson, offer)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            app_texts("page.reset"),
-            help=app_texts("page.reset_help"),
+            texts("page.reset"),
+            help=texts("page.reset_help"),
             icon=":material/restart_alt:",
             on_click=reset,
             args=(model, lesson.name),
         )
         st.toggle(
-            app_texts("page.compare"),
+            texts("page.compare"),
             key="compare",
-            help=app_texts("page.compare_help"),
+            help=texts("page.compare_help"),
             on_change=_hold,
             args=(lesson, request, offer),
             disabled=request is None,
         )
         if lesson.prediction is not None:
-            predict_switch(app_texts)
+            predict_switch(texts)
     return request
 
 
@@ -128,15 +134,13 @@ def _request(lesson: AnyLesson, offer: Offer | None) -> Request | None:
         return None
 
 
-def _refused(lesson: AnyLesson, app_texts: Texts) -> None:
+def _refused(lesson: AnyLesson, texts: Texts) -> None:
     model = lesson.experiment.settings
     try:
         model.parse(chosen(model))
     except SettingsError as error:
         for problem in error.problems:
-            st.error(
-                app_texts("page.not_run", problem=problem_text(problem, model, app_texts)), icon=":material/error:"
-            )
+            st.error(texts("page.not_run", problem=problem_text(problem, model, texts)), icon=":material/error:")
 
 
 def _hold(lesson: AnyLesson, request: Request | None, offer: Offer | None) -> None:
@@ -148,49 +152,48 @@ def _hold(lesson: AnyLesson, request: Request | None, offer: Offer | None) -> No
         st.query_params.pop("held", None)
 
 
-def _held(lesson: AnyLesson, app_texts: Texts) -> Request | None:
+def _held(lesson: AnyLesson, texts: Texts) -> Request | None:
     """The run that is held beside the present one, from the URL."""
-    text = st.query_params.get("held")
+    text, model = st.query_params.get("held"), lesson.experiment.settings
     if text is None:
         return None
     try:
         given = {} if text == "defaults" else dict(parse_qsl(text, keep_blank_values=True))
         version = {name: given.pop(name, "") for name in (TF, KERAS)}
-        offer = version_of(version, offered(shared_engine(), lesson.experiment), app_texts)
-        return request_on(offer, lesson.experiment, lesson.experiment.settings.parse(given))
+        offer = version_of(version, offered(shared_engine(), lesson.experiment), texts)
+        words = {name: word for name, word in given.items() if name in model.model_fields}
+        return request_on(offer, lesson.experiment, model.parse(words))
     except SettingsError as error:
         for problem in error.problems:
-            shown = problem_text(problem, lesson.experiment.settings, app_texts)
-            st.warning(app_texts("page.held_refused", problem=shown), icon=":material/link_off:")
+            shown = problem_text(problem, model, texts)
+            st.warning(texts("page.held_refused", problem=shown), icon=":material/link_off:")
         return None
 
 
 def _result(
     lesson: AnyLesson,
     request: Request | None,
-    app_texts: Texts,
-    lesson_texts: Texts,
+    texts: Texts,
     hidden: set[str],
     line: DeltaGenerator,
+    tabs: _Tabs | None,
 ) -> Shown | None:
     """Run, draw and tell; `line` is where the badges go. Returns what is shown, None where nothing could be."""
     if request is None:
-        _refused(lesson, app_texts)
+        _refused(lesson, texts)
         return None
-    held = _held(lesson, app_texts)
+    held = _held(lesson, texts)
     if held is None:
-        shown = _run_and_draw(lesson, request, app_texts, lesson_texts, "now", line)
+        shown = _run_and_draw(lesson, request, texts, "now", line, tabs)
     else:
-        shown = _side_by_side(lesson, held, request, app_texts, lesson_texts)
+        shown = _side_by_side(lesson, held, request, texts)
     has_story = shown is not None and len(shown.trace.events) > 2 and not is_asked(lesson, request)
     if shown is not None and has_story and "story" not in hidden:
-        _story(lesson, shown.trace, app_texts, lesson_texts)
+        _story(lesson, shown.trace, texts)
     return shown
 
 
-def _side_by_side(
-    lesson: AnyLesson, held: Request, now: Request, app_texts: Texts, lesson_texts: Texts
-) -> Shown | None:
+def _side_by_side(lesson: AnyLesson, held: Request, now: Request, texts: Texts) -> Shown | None:
     shown = None
     for column, request, name in zip(st.columns(2, gap="medium"), (held, now), ("held", "now"), strict=True):
         with column:
@@ -198,22 +201,23 @@ def _side_by_side(
             if (held.tensorflow, held.keras) != (now.tensorflow, now.keras):
                 changed = {"tf": runtime_name(request.tensorflow or "", request.keras), **changed}
             st.markdown(
-                f"**{app_texts(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
+                f"**{texts(f'page.{name}')}** · " + (", ".join(f"`{k}={v}`" for k, v in changed.items()) or "—")
             )
             badges = st.container(horizontal=True, gap="small")
-            shown = _run_and_draw(lesson, request, app_texts, lesson_texts, name, badges)
+            shown = _run_and_draw(lesson, request, texts, name, badges)
     return shown
 
 
 def _run_and_draw(
     lesson: AnyLesson,
     request: Request,
-    app_texts: Texts,
-    lesson_texts: Texts,
+    texts: Texts,
     name: str,
     badges: DeltaGenerator,
+    tabs: _Tabs | None = None,
 ) -> Shown | None:
-    """Run, and draw: a live figure also while the run goes on, in the place where it then stays."""
+    """Run, and draw: a live figure also while the run goes on, in the place where it then stays. The Code tab has the
+    program from when the run has to be waited for."""
     above, below = st.container(), st.container()
     place: DeltaGenerator | None = None
     pictures = itertools.count()
@@ -224,35 +228,39 @@ def _run_and_draw(
         nonlocal place
         key = key or f"live-{name}-{next(pictures)}"
         place = (below if place is None else place).plotly_chart(
-            lesson.figure(trace, lesson_texts), key=key, config=PLOTLY, alt=lesson.alternative(trace, lesson_texts)
+            lesson.figure(trace, texts), key=key, config=PLOTLY, alt=lesson.alternative(trace, texts)
         )
+
+    def show_program(program: str) -> None:
+        if tabs is not None:
+            tabs.code = tabs.code.html(program_html(program, frozenset(), fold=texts("code.reporting")))
 
     covered = is_asked(lesson, request)
     with above:
         shown = pinned_run(lesson, request, name) or run(
-            shared_engine(), request, app_texts, draw if lesson.live and not covered else None
+            shared_engine(), request, texts, draw if lesson.live and not covered else None, show_program
         )
         if shown is not None:
             pin_run(lesson, request, name, shown)
-            _badges(shown, app_texts, badges)
-            _say_if_stopped(shown.trace, app_texts, name)
+            _badges(shown, texts, badges)
+            _say_if_stopped(shown.trace, texts, name)
             if covered and shown.trace.answered:
-                ask(lesson, request, app_texts, lesson_texts)
+                ask(lesson, request, texts)
                 return shown
-            verdict(lesson, request, shown.trace, app_texts, lesson_texts)
+            verdict(lesson, request, shown.trace, texts)
     if shown is not None and len(shown.trace.events) > 2:  # where there is more than the engine's own
         draw(shown.trace, f"figure-{name}")
     return shown
 
 
-def _say_if_stopped(trace: Trace, app_texts: Texts, name: str) -> None:
+def _say_if_stopped(trace: Trace, texts: Texts, name: str) -> None:
     if not trace.answered:
-        reason = app_texts(f"run.why.{trace.end['why']}", detail=trace.end["detail"], task=trace.end.get("task", ""))
-        st.error(app_texts(f"run.{trace.status}", reason=reason), icon=":material/error:")
-        st.button(app_texts("run.again"), key=f"again-{name}")
+        reason = texts(f"run.why.{trace.end['why']}", detail=trace.end["detail"], task=trace.end.get("task", ""))
+        st.error(texts(f"run.{trace.status}", reason=reason), icon=":material/error:")
+        st.button(texts("run.again"), key=f"again-{name}")
 
 
-def _badges(shown: Shown, app_texts: Texts, line: DeltaGenerator) -> None:
+def _badges(shown: Shown, texts: Texts, line: DeltaGenerator) -> None:
     """What ran: versions, devices, seconds, and whether it ran just now, or where and when it was recorded."""
     start, recording = shown.trace.start, shown.recording
     with line:
@@ -260,64 +268,84 @@ def _badges(shown: Shown, app_texts: Texts, line: DeltaGenerator) -> None:
             return  # nothing ran to its end, so there is nothing to say of what ran
         if recording is not None:
             st.badge(
-                app_texts("badge.recorded", date=recording.date, platform=recording.platform),
+                texts("badge.recorded", date=recording.date, platform=recording.platform),
                 icon=RECORDED,
                 color="violet",
-                help=app_texts("badge.recorded_help", python=recording.python, made_by=recording.made_by),
+                help=texts("badge.recorded_help", python=recording.python, made_by=recording.made_by),
             )
         else:
             st.badge(
-                app_texts("badge.cached" if shown.cached else "badge.live"),
+                texts("badge.cached" if shown.cached else "badge.live"),
                 icon=":material/bolt:",
                 color="green",
-                help=app_texts("badge.cached_help" if shown.cached else "badge.live_help"),
+                help=texts("badge.cached_help" if shown.cached else "badge.live_help"),
             )
         st.badge(f"TensorFlow {start['tensorflow']} · Keras {start['keras']}", color="orange")
-        st.badge(", ".join(start["devices"]), color="gray", help=app_texts("badge.devices"))
-        st.badge(app_texts("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
+        st.badge(", ".join(start["devices"]), color="gray", help=texts("badge.devices"))
+        st.badge(texts("badge.seconds", seconds=number(round(shown.trace.seconds, 2))), color="gray")
         if recording is not None:
             keras = recording.keras if recording.other_keras else None
-            st.caption(app_texts("version.get", command=how_to_get(recording.tensorflow, keras)), width="content")
+            st.caption(texts("version.get", command=how_to_get(recording.tensorflow, keras)), width="content")
 
 
-def _story(lesson: AnyLesson, trace: Trace, app_texts: Texts, lesson_texts: Texts) -> None:
-    st.subheader(app_texts("page.happened"), anchor=False)
-    st.markdown(lesson_texts.sentences(lesson.story(trace, lesson_texts)))
-    offer_fix(lesson, trace, app_texts)
+def _story(lesson: AnyLesson, trace: Trace, texts: Texts) -> None:
+    st.subheader(texts("page.happened"), anchor=False)
+    st.markdown(texts.sentences(lesson.story(trace, texts)))
+    offer_fix(lesson, trace, texts)
     if trace.error is not None:
         # TensorFlow's own words, whole; what they mean has been said above.
         st.code(f"{trace.error['type']}: {trace.error['message'].strip()}", language=None, wrap_lines=True)
 
 
-def _tabs(lesson: AnyLesson, request: Request, shown: Shown | None, app_texts: Texts, lesson_texts: Texts) -> None:
+@dataclass
+class _Tabs:
+    """The tabs under a result; None where the lesson has no such tab, or it would tell what is asked."""
+
+    code: DeltaGenerator  # or what is shown there while the run is waited for, whose place the rest takes
+    trace: DeltaGenerator | None = None
+    sweep: TabContainer | None = None
+    versions: TabContainer | None = None
+    successor: TabContainer | None = None
+
+
+def _tabs(lesson: AnyLesson, request: Request, texts: Texts) -> _Tabs:
+    """The tabs, with nothing in them yet."""
+    if is_asked(lesson, request):
+        return _Tabs(st.tabs([texts("page.code")])[0])
+    more = {"sweep": lesson.sweep, "versions": True, "successor": lesson.successor}
+    names = {"sweep": "sweep.title", "versions": "page.versions", "successor": "successor.title"}
+    names = {name: names[name] for name, there in more.items() if there}
+    titles = [texts("page.code"), texts("page.trace"), *map(texts, names.values())]
+    code, trace, *others = st.tabs(titles, key="tab", on_change="rerun")
+    return _Tabs(code, trace, **dict(zip(names, others, strict=True)))
+
+
+def _fill(tabs: _Tabs, lesson: AnyLesson, request: Request, shown: Shown | None, texts: Texts) -> None:
     """Code and trace of the run. The rest (a sweep, other versions, what replaced it) runs when it is opened."""
-    if shown is not None and is_asked(lesson, request):
-        with st.tabs([app_texts("page.code")])[0]:  # the rest would tell
-            _code(lesson, Shown(Trace((shown.trace.start, shown.trace.end)), shown.program), app_texts)
-        return
-    names = [app_texts("page.code"), app_texts("page.trace")] if shown else []
-    more = [lesson_texts("sweep.title")] if lesson.sweep else []
-    replaced = [lesson_texts("successor.title")] if shown and lesson.successor else []
-    tabs = st.tabs([*names, *more, app_texts("page.versions"), *replaced], key="tab", on_change="rerun")
-    versions = tabs[len(names) + len(more)]
     if shown is not None:
-        code, events, *_ = tabs
-        with code:
-            _code(lesson, shown, app_texts)
-        with events:
-            _trace(shown.trace, app_texts)
-    if lesson.sweep is not None and tabs[len(names)].open:
-        with tabs[len(names)]:
-            sweep_tab(shared_engine(), lesson.sweep, request, lesson_texts)
-    if versions.open:
-        with versions:
+        covered = is_asked(lesson, request)
+        with tabs.code.container():
+            trace = Trace((shown.trace.start, shown.trace.end)) if covered else shown.trace
+            _code(lesson, Shown(trace, shown.program), texts)
+        if tabs.trace is not None and not covered:
+            with tabs.trace:
+                _trace(shown.trace, texts)
+    else:
+        for tab in (tabs.code, tabs.trace):
+            if tab is not None:
+                tab.caption(texts("page.no_run"))
+    if lesson.sweep is not None and tabs.sweep is not None and tabs.sweep.open:
+        with tabs.sweep:
+            sweep_tab(shared_engine(), lesson.sweep, request, texts)
+    if tabs.versions is not None and tabs.versions.open:
+        with tabs.versions:
             versions_table(shared_engine(), request)
-    if shown is not None and lesson.successor is not None and tabs[-1].open:
-        with tabs[-1]:
-            successor(lesson.successor, request, shown.trace, app_texts, lesson_texts)
+    if shown is not None and lesson.successor is not None and tabs.successor is not None and tabs.successor.open:
+        with tabs.successor:
+            successor(lesson.successor, request, shown.trace, texts)
 
 
-def _code(lesson: AnyLesson, shown: Shown, app_texts: Texts) -> None:
+def _code(lesson: AnyLesson, shown: Shown, texts: Texts) -> None:
     program, trace = shown.program, shown.trace
     # The program before this one stays what it is compared with until the program changes again.
     before, now = st.session_state.get(f"programs-{lesson.name}", (None, None))
@@ -335,39 +363,39 @@ def _code(lesson: AnyLesson, shown: Shown, app_texts: Texts) -> None:
             on_click="ignore",
         )
         st.download_button(
-            app_texts("code.notebook"),
+            texts("code.notebook"),
             notebook(program),
             file_name=f"{lesson.name}.ipynb",
             mime="application/x-ipynb+json",
             icon=":material/download:",
-            help=app_texts("code.notebook_help"),
+            help=texts("code.notebook_help"),
             on_click="ignore",
         )
-        note = app_texts("code.about", file=f"{lesson.name}.py")
+        note = texts("code.about", file=f"{lesson.name}.py")
         if changed:
-            note += " " + app_texts("code.marked", count=len(changed))
+            note += " " + texts("code.marked", count=len(changed))
         st.caption(note, width="stretch")
     raised = trace.error["line"] if trace.error else None
-    st.html(program_html(program, changed, raised, app_texts("code.reporting")))
+    st.html(program_html(program, changed, raised, texts("code.reporting")))
 
 
-def _trace(trace: Trace, app_texts: Texts) -> None:
+def _trace(trace: Trace, texts: Texts) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
-            app_texts("trace.download"),
+            texts("trace.download"),
             trace.to_jsonl(),
             file_name="trace.jsonl",
             mime="application/x-ndjson",
             icon=":material/download:",
             on_click="ignore",
         )
-        st.caption(app_texts("trace.about"), width="stretch")
-    st.dataframe([_row(event) for event in trace.events], hide_index=True, alt=app_texts("page.trace"))
-    with st.expander(app_texts("trace.stderr"), icon=":material/notes:"):
+        st.caption(texts("trace.about"), width="stretch")
+    st.dataframe([_row(event) for event in trace.events], hide_index=True, alt=texts("page.trace"))
+    with st.expander(texts("trace.stderr"), icon=":material/notes:"):
         if trace.stderr.strip():
             st.code(trace.stderr, language=None, wrap_lines=True)
         else:
-            st.caption(app_texts("trace.no_stderr"))
+            st.caption(texts("trace.no_stderr"))
 
 
 def _row(event: dict[str, Any]) -> dict[str, str]:

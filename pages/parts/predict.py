@@ -13,10 +13,10 @@ PREDICT = "predict"  # the word in the URL
 SAID, NOTHING = "predictions", ""
 
 
-def predict_switch(app_texts: Texts) -> None:
+def predict_switch(texts: Texts) -> None:
     """The switch, which is in the URL, so that a teacher's link can ask."""
     st.session_state[PREDICT] = PREDICT in st.query_params
-    st.toggle(app_texts("predict.switch"), key=PREDICT, help=app_texts("predict.help"), on_change=_switched)
+    st.toggle(texts("predict.switch"), key=PREDICT, help=texts("predict.help"), on_change=_switched)
 
 
 def is_asked(lesson: AnyLesson, request: Request | None) -> bool:
@@ -25,21 +25,21 @@ def is_asked(lesson: AnyLesson, request: Request | None) -> bool:
     return asks and request is not None and request.to_json() not in _said()
 
 
-def ask(lesson: AnyLesson, request: Request, app_texts: Texts, lesson_texts: Texts) -> None:
+def ask(lesson: AnyLesson, request: Request, texts: Texts) -> None:
     """The question, and a button for each answer."""
     assert lesson.prediction is not None
     with st.container(border=True, key="predict-question"):
-        st.subheader(lesson_texts("predict.question"), anchor=False)
+        st.subheader(texts("predict.question"), anchor=False)
         for option in lesson.prediction.options:
             st.button(
-                lesson_texts(f"predict.options.{option}"),
+                texts(f"predict.options.{option}"),
                 key=f"predict-{option}",
                 width="stretch",
                 on_click=_say,
                 args=(request, option),
             )
         st.button(
-            app_texts("predict.skip"),
+            texts("predict.skip"),
             key="predict-nothing",
             icon=":material/visibility:",
             type="tertiary",
@@ -48,17 +48,17 @@ def ask(lesson: AnyLesson, request: Request, app_texts: Texts, lesson_texts: Tex
         )
 
 
-def verdict(lesson: AnyLesson, request: Request, trace: Trace, app_texts: Texts, lesson_texts: Texts) -> None:
+def verdict(lesson: AnyLesson, request: Request, trace: Trace, texts: Texts) -> None:
     """What was predicted, beside what came; an answer that was wrong gets its own word."""
     said = _said().get(request.to_json(), NOTHING)
     if PREDICT not in st.query_params or lesson.prediction is None or said == NOTHING or not trace.answered:
         return
-    option = lesson_texts(f"predict.options.{said}")
+    option = texts(f"predict.options.{said}")
     if said in lesson.prediction.answers(trace):
-        st.success(app_texts("predict.right", option=option), icon=":material/check:")
+        st.success(texts("predict.right", option=option), icon=":material/check:")
     else:
-        missed = lesson_texts(f"predict.missed.{said}")
-        st.warning(app_texts("predict.wrong", option=option, missed=missed), icon=":material/lightbulb:")
+        missed = texts(f"predict.missed.{said}")
+        st.warning(texts("predict.wrong", option=option, missed=missed), icon=":material/lightbulb:")
 
 
 def _said() -> dict[str, str]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.engine import Engine, Ticket
 from engine.experiments import CannotRunError
@@ -23,6 +22,7 @@ from pages.parts.address import problem_text
 from pages.parts.engine import session, shared_recordings
 
 WAIT_NOTICE_AFTER = 0.3  # seconds before the page says that it waits: most runs are done by then
+POLL_SECONDS = 0.05  # seconds between two looks at a run
 REDRAW_SECONDS = 0.25  # seconds between two pictures of a run that goes on, at least
 MAX_IN_FLIGHT = 24  # runs that one page asks for at once; the others follow as these end
 
@@ -39,41 +39,58 @@ class Shown:
 
 
 def run(
-    engine: Engine, request: Request, app_texts: Texts, during: Callable[[Trace], None] | None = None
+    engine: Engine,
+    request: Request,
+    texts: Texts,
+    during: Callable[[Trace], None] | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> Shown | None:
     """Run and wait; or, where that version is not installed, take its recording. None where it was told why neither
-    can be. `during` is called with what the run has said so far, whenever there is more of it, but not too often.
+    can be. `during` is called with what the run has said so far, whenever there is more of it, but not too often;
+    `waiting`, once, with the program, where the run is not there at once.
 
     A newer choice, or another page, interrupts this at the next word to the visitor; the run is then cancelled.
     """
     try:
         ticket = engine.submit(request, session())
-    except RuntimeMissingError as error:
+    except RuntimeMissingError:
         recorded = _recorded(request, shared_recordings())
         if recorded is None:
-            st.info(_missing(request, error, app_texts), icon=":material/download:")
+            st.info(_missing(request, texts), icon=":material/download:")
         return recorded
     except (SettingsError, CannotRunError) as error:
-        _refuse(error, request, app_texts)
+        _refuse(error, request, texts)
         return None
-    except EngineBusyError:
-        st.warning(app_texts("run.busy"), icon=":material/hourglass_disabled:")
-        st.button(app_texts("run.again"))
+    except EngineBusyError as error:
+        busy = "run.busy_session" if error.of_session else "run.busy"
+        st.warning(texts(busy, limit=error.limit), icon=":material/hourglass_disabled:")
+        st.button(texts("run.again"))
         return None
     holder, begun = st.empty(), time.monotonic()
     drawn, events = begun, 1  # the `run` event is nothing to draw
+    notice: tuple[str, str, float | None] | None = None
     try:
-        while not ticket.wait(0.05):
-            # A word to the visitor is where Streamlit lets a newer choice in; at first that word is nothing.
+        while not ticket.wait(POLL_SECONDS):
+            yield_to_newer_choice()
             if time.monotonic() - begun < WAIT_NOTICE_AFTER:
-                holder.empty()
-            elif during is not None and len((trace := ticket.so_far()).events) > 1:
-                holder.empty()
+                continue
+            if waiting is not None:
+                waiting(ticket.program)
+                waiting = None
+            if during is not None and len((trace := ticket.so_far()).events) > 1:
+                if notice is not None:
+                    holder.empty()
+                    notice = None
                 if time.monotonic() - drawn > REDRAW_SECONDS and len(trace.events) != events:
                     during(trace)
                     drawn, events = time.monotonic(), len(trace.events)
-            else:
-                _say(holder, engine, ticket, request, app_texts)
+            elif (newer := _notice(engine, ticket, request, texts)) != notice:
+                notice = newer
+                text, icon, progress = notice
+                if progress is None:
+                    holder.info(text, icon=icon)
+                else:
+                    holder.progress(progress, text)
         holder.empty()
     finally:
         if not ticket.done:
@@ -146,34 +163,42 @@ def _recorded(request: Request, recordings: Recordings) -> Shown | None:
     return Shown(recording.trace, recording.program, recording=recording.provenance)
 
 
-def _missing(request: Request, error: RuntimeMissingError, app_texts: Texts) -> str:
+def _missing(request: Request, texts: Texts) -> str:
     if request.tensorflow is None:
-        return app_texts("run.missing", reason=str(error))
+        return texts("run.none_installed")
     name = request.tensorflow + (f" + Keras {request.keras}" if request.keras else "")
     command = how_to_get(request.tensorflow, request.keras)
-    if not command:
-        return app_texts("run.missing", reason=str(error))
-    return app_texts("run.no_recording", version=name, command=command)
+    return texts("run.no_recording" if command else "run.not_installable", version=name, command=command)
 
 
-def _refuse(error: SettingsError | CannotRunError, request: Request, app_texts: Texts) -> None:
+def _refuse(error: SettingsError | CannotRunError, request: Request, texts: Texts) -> None:
     if isinstance(error, CannotRunError):
-        st.error(app_texts("page.not_run", problem=str(error)), icon=":material/error:")
+        key = "run.cannot" if error.able else "run.cannot_here"
+        st.error(texts(key, version=error.runtime, able=texts.items(error.able)), icon=":material/error:")
         return
     for problem in error.problems:
-        said = problem_text(problem, type(request.settings), app_texts)
-        st.error(app_texts("page.not_run", problem=said), icon=":material/error:")
+        said = problem_text(problem, type(request.settings), texts)
+        st.error(texts("page.not_run", problem=said), icon=":material/error:")
 
 
-def _say(holder: DeltaGenerator, engine: Engine, ticket: Ticket, request: Request, app_texts: Texts) -> None:
-    """Where the run is: TensorFlow is being imported, others are before it, or it is under way."""
+def yield_to_newer_choice() -> None:
+    """Let Streamlit end this script where the visitor has chosen something else. It does so whenever the session's
+    state is looked at (`SafeSessionState`), without a word to the browser: one that is told something twenty times a
+    second does nothing but take it in, and draws no control whose code it still has to load."""
+    _ = "yield" in st.session_state
+
+
+def _notice(engine: Engine, ticket: Ticket, request: Request, texts: Texts) -> tuple[str, str, float | None]:
+    """Where the run is: TensorFlow is being imported (with how much of that is done), others are before it, there is no
+    memory, or it is under way. Text, icon, progress."""
     state = engine.state(request.tensorflow, request.keras)
     place = ticket.place
     if state.name == "starting":
         version = engine.runtime(request.tensorflow, request.keras).versions.tensorflow
         percent, seconds = int(100 * state.progress), f"{state.seconds:.0f}"
-        holder.progress(state.progress, app_texts("run.starting", version=version, percent=percent, seconds=seconds))
-    elif place:
-        holder.info(app_texts("run.queued", place=place), icon=":material/hourglass_top:")
-    else:
-        holder.info(app_texts("run.running"), icon=":material/play_circle:")
+        text = texts("run.starting", version=version, percent=percent, seconds=seconds)
+        return text, "", percent / 100
+    if place:
+        queued = "run.no_memory" if ticket.waits_for == "memory" else "run.queued"
+        return texts(queued, place=place), ":material/hourglass_top:", None
+    return texts("run.running"), ":material/play_circle:", None

@@ -19,25 +19,25 @@ MOVES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def scope_box(lesson: AnyLesson, lesson_texts: Texts) -> None:
+def scope_box(lesson: AnyLesson, texts: Texts) -> None:
     """A box that is the scope, and what is outside of it below: a click on a thing moves it to the other."""
     places = _places(lesson)
     for here, (there, icon) in MOVES.items():
         with st.container(key=f"scope-{here}", gap="xsmall"):
-            st.markdown(lesson_texts(f"places.{here}"))
+            st.markdown(texts(f"places.{here}"))
             with st.container(horizontal=True, gap="xsmall", height="content"):
                 things = [name for name, place in places.items() if place == here]
                 for name in things:
                     st.button(
-                        lesson_texts(f"places.{name}"),
+                        texts(f"places.{name}"),
                         key=f"place-{name}",
                         icon=icon,
-                        help=lesson_texts(f"places.{there}_help"),
+                        help=texts(f"places.{there}_help"),
                         on_click=choose,
                         args=(lesson.experiment.settings, lesson.name, {name: there}),
                     )
                 if not things:
-                    st.caption(lesson_texts("places.nothing"))
+                    st.caption(texts("places.nothing"))
 
 
 def _places(lesson: AnyLesson) -> dict[str, str]:

@@ -19,7 +19,7 @@ LEFT_OUT = ""  # an option that the call doesn't have
 Operations = tuple[Operation, ...]
 
 
-def sequence(setting: Setting, model: type[Settings], page: str, lesson_texts: Texts) -> None:
+def sequence(setting: Setting, model: type[Settings], page: str, texts: Texts) -> None:
     """The rows, and beneath them a button for each kind that can be added."""
     operations = editing.explicit(st.session_state[setting.name])
 
@@ -29,12 +29,12 @@ def sequence(setting: Setting, model: type[Settings], page: str, lesson_texts: T
             st.session_state[setting.name] = words
             write_address(model, page)
 
-    st.markdown(lesson_texts(f"controls.{setting.name}.label"), help=lesson_texts(f"controls.{setting.name}.help"))
+    st.markdown(texts(f"controls.{setting.name}.label"), help=texts(f"controls.{setting.name}.help"))
     depth = 0
     with st.container(gap=None, key="sequence"):
         for place, operation in enumerate(operations):
             depth -= operation.kind == "close"
-            _row(operations, place, depth, keep, lesson_texts)
+            _row(operations, place, depth, keep, texts)
             depth += operation.is_block
         with st.container(horizontal=True, gap="small", key="sequence-add"):
             for kind, call in editing.CALLS.items():
@@ -44,7 +44,7 @@ def sequence(setting: Setting, model: type[Settings], page: str, lesson_texts: T
                     key=f"add-{kind}",
                     icon=":material/add:",
                     type="tertiary",
-                    help=lesson_texts("editor.add") if changed else lesson_texts("editor.full", most=MAX_OPERATIONS),
+                    help=texts("editor.add") if changed else texts("editor.full", most=MAX_OPERATIONS),
                     disabled=changed is None,
                     on_click=keep,
                     args=(changed,),
@@ -52,16 +52,16 @@ def sequence(setting: Setting, model: type[Settings], page: str, lesson_texts: T
 
 
 def _row(
-    operations: Operations, place: int, depth: int, keep: Callable[[Operations | None], None], lesson_texts: Texts
+    operations: Operations, place: int, depth: int, keep: Callable[[Operations | None], None], texts: Texts
 ) -> None:
     operation = operations[place]
     with st.container(horizontal=True, gap=None, vertical_alignment="center", key=f"row-{place}-deep-{depth}"):
         if operation.kind == "close":
             opened = operations[editing.start_of(operations, place)]
-            st.caption(lesson_texts("editor.end", name=_plain(opened.name)), width="stretch")
+            st.caption(texts("editor.end", name=_plain(opened.name)), width="stretch")
         else:
             with st.popover(f"{_told(operation)}", width="stretch", type="tertiary", key=f"edit-{place}"):
-                _edit(operations, place, keep, lesson_texts)
+                _edit(operations, place, keep, texts)
         for name, icon, changed in (
             ("up", "arrow_upward", editing.moved(operations, place, -1)),
             ("down", "arrow_downward", editing.moved(operations, place, 1)),
@@ -72,7 +72,7 @@ def _row(
                 key=f"{name}-{place}",
                 icon=f":material/{icon}:",
                 type="tertiary",
-                help=lesson_texts(f"editor.{name}"),
+                help=texts(f"editor.{name}"),
                 disabled=changed is None,
                 on_click=keep,
                 args=(changed,),
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
     return text.replace("_", "\\_").replace("[", "\\[")
 
 
-def _edit(operations: Operations, place: int, keep: Callable[[Operations | None], None], lesson_texts: Texts) -> None:
+def _edit(operations: Operations, place: int, keep: Callable[[Operations | None], None], texts: Texts) -> None:
     """The choices of one operation. What isn't accepted is not among them, or changes nothing."""
     operation = operations[place]
     kinds = [kind for kind in editing.CALLS if editing.NEW[kind].is_block == operation.is_block]
@@ -109,12 +109,12 @@ def _edit(operations: Operations, place: int, keep: Callable[[Operations | None]
         options = {**operation.options, option: st.session_state[key]}
         change(options={name: options[name] for name in OPTIONS[operation.kind] if options.get(name)})
 
-    _choice("kind", place, lesson_texts("editor.kind"), kinds, operation.kind, changed_kind, editing.CALLS.__getitem__)
+    _choice("kind", place, texts("editor.kind"), kinds, operation.kind, changed_kind, editing.CALLS.__getitem__)
     names = SCOPES if operation.is_block else NAMES
     _choice(
         "name",
         place,
-        lesson_texts("editor.name"),
+        texts("editor.name"),
         list(names),
         operation.name,
         lambda key: change(name=st.session_state[key]),
@@ -124,7 +124,7 @@ def _edit(operations: Operations, place: int, keep: Callable[[Operations | None]
         key = f"op-{place}-captured"
         st.session_state[key] = operation.captured
         st.toggle(
-            lesson_texts("editor.by_object"),
+            texts("editor.by_object"),
             key=key,
             on_change=lambda: change(captured=st.session_state[key]),
             disabled=not operation.captured and editing.replaced(operations, place, by_object) is None,
@@ -138,7 +138,7 @@ def _edit(operations: Operations, place: int, keep: Callable[[Operations | None]
             [LEFT_OUT, *values],
             chosen,
             partial(changed_option, option),
-            lambda value: value or lesson_texts("editor.left_out"),
+            lambda value: value or texts("editor.left_out"),
         )
 
 

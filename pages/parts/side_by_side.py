@@ -15,7 +15,8 @@ from lessons import outcome_of
 from lessons.language import Texts
 from lessons.outcome import Outcome
 from lessons.versions.flavour import Flavour, flavours
-from pages.parts.cells import badge, get_versions_texts, linked, plain
+from pages.parts.cells import badge, get_versions_texts, linked
+from pages.parts.markdown import plain
 from pages.parts.running import Shown, together
 from pages.parts.version import RECORDED, offered
 
@@ -97,7 +98,8 @@ def _row(
         if flavour.offer.live:
             return plain(texts("table.not_recorded")), ""
         return texts("table.not_recorded"), texts("table.get", command=flavour.offer.command)
-    said = badge(outcome_of(shown.trace, texts.language))
+    outcome = outcome_of(shown.trace, texts.language)
+    said = f"{badge(outcome)} {outcome.why}".rstrip()
     recording = shown.recording
     if recording is None:
         return said, f":material/bolt: {texts('table.live')}"

@@ -4,71 +4,69 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.engine import IDLE_SECONDS, MAX_PARENTS, Engine, ParentState
+from engine.engine import Engine, ParentState
 from engine.experiments import EXPERIMENTS
 from engine.runtimes import Entry, catalogue_state
 from lessons.language import Texts
-from pages.parts.cells import plain
 from pages.parts.engine import shared_recordings
+from pages.parts.markdown import plain
 from pages.parts.version import RECORDED
 
 REDRAW_SECONDS = 2.0  # seconds between two looks
 
 
-def status_page(engine: Engine, app_texts: Texts) -> None:
+def status_page(engine: Engine, texts: Texts) -> None:
     """The whole page."""
-    st.title(app_texts("status.question"), anchor=False)
+    st.title(texts("status.question"), anchor=False)
     live = st.fragment(_live, run_every=REDRAW_SECONDS)
-    live(engine, app_texts)
-    st.subheader(app_texts("status.installed"), anchor=False)
-    st.markdown(app_texts("status.installed_about"))
-    st.table(_versions(_entries(), app_texts), border="horizontal", alt=app_texts("status.installed_about"))
-    st.caption(app_texts("status.all"))
+    live(engine, texts)
+    st.subheader(texts("status.installed"), anchor=False)
+    st.markdown(texts("status.installed_about"))
+    st.table(_versions(_entries(), texts), border="horizontal", alt=texts("status.installed_about"))
+    st.caption(texts("status.all"))
 
 
-def _live(engine: Engine, app_texts: Texts) -> None:
+def _live(engine: Engine, texts: Texts) -> None:
     parents = engine.parents()
     running, waiting = engine.load()
     known = [parent.memory for parent in parents if parent.memory is not None]
-    total = _memory(sum(known) if known or not parents else None, app_texts)
+    total = _memory(sum(known) if known or not parents else None, texts)
     with st.container(horizontal=True):
-        st.metric(app_texts("status.running"), running, border=True)
-        st.metric(app_texts("status.waiting"), waiting, border=True)
-        st.metric(app_texts("status.slots"), engine.slots, border=True)
-        st.metric(app_texts("status.total"), total, border=True)
-    st.subheader(app_texts("status.parents"), anchor=False)
-    st.markdown(app_texts("status.parents_about", minutes=f"{IDLE_SECONDS / 60:.0f}", most=MAX_PARENTS))
+        st.metric(texts("status.running"), running, border=True)
+        st.metric(texts("status.waiting"), waiting, border=True)
+        st.metric(texts("status.slots"), engine.slots, border=True)
+        st.metric(texts("status.total"), total, border=True)
+    st.subheader(texts("status.parents"), anchor=False)
+    st.markdown(texts("status.parents_about", minutes=f"{engine.limits.idle / 60:.0f}", most=engine.limits.parents))
     if parents:
-        st.table(_parents(parents, app_texts), border="horizontal", alt=app_texts("status.parents"))
+        st.table(_parents(parents, texts), border="horizontal", alt=texts("status.parents"))
     else:
-        st.info(app_texts("status.parents_none"), icon=":material/bedtime:")
+        st.info(texts("status.parents_none"), icon=":material/bedtime:")
 
 
-def _parents(parents: list[ParentState], app_texts: Texts) -> dict[str, list[str]]:
+def _parents(parents: list[ParentState], texts: Texts) -> dict[str, list[str]]:
     return {
-        app_texts("status.runtime"): [plain(parent.runtime.name) for parent in parents],
-        app_texts("status.keras"): [parent.runtime.versions.keras for parent in parents],
-        app_texts("status.state"): [_state(parent, app_texts) for parent in parents],
-        app_texts("status.seconds"): [
-            app_texts("badge.seconds", seconds=f"{parent.seconds:.0f}") for parent in parents
-        ],
-        app_texts("status.memory"): [_memory(parent.memory, app_texts) for parent in parents],
-        app_texts("status.runs"): [str(parent.runs) for parent in parents],
-        app_texts("status.now"): [str(parent.running) for parent in parents],
+        texts("status.runtime"): [plain(parent.runtime.name) for parent in parents],
+        texts("status.keras"): [parent.runtime.versions.keras for parent in parents],
+        texts("status.state"): [_state(parent, texts) for parent in parents],
+        texts("status.seconds"): [texts("badge.seconds", seconds=f"{parent.seconds:.0f}") for parent in parents],
+        texts("status.memory"): [_memory(parent.memory, texts) for parent in parents],
+        texts("status.runs"): [str(parent.runs) for parent in parents],
+        texts("status.now"): [str(parent.running) for parent in parents],
     }
 
 
-def _memory(value: float | None, app_texts: Texts) -> str:
-    return app_texts("status.unknown") if value is None else app_texts("status.mebibytes", value=f"{value:.0f}")
+def _memory(value: float | None, texts: Texts) -> str:
+    return texts("status.unknown") if value is None else texts("status.mebibytes", value=f"{value:.0f}")
 
 
-def _state(parent: ParentState, app_texts: Texts) -> str:
+def _state(parent: ParentState, texts: Texts) -> str:
     state = parent.state
     if state.name == "starting":
-        return f":orange[:material/hourglass_top:] {app_texts('status.starting', percent=int(100 * state.progress))}"
+        return f":orange[:material/hourglass_top:] {texts('status.starting', percent=int(100 * state.progress))}"
     if state.name == "ready":
-        return f":green[:material/check:] {app_texts('status.ready')}"
-    return f":red[:material/error:] {plain(app_texts('status.failed', reason=state.reason))}"
+        return f":green[:material/check:] {texts('status.ready')}"
+    return f":red[:material/error:] {plain(texts('status.failed', reason=state.reason))}"
 
 
 @st.cache_data(ttl=30, show_spinner=False)
@@ -77,30 +75,26 @@ def _entries() -> list[Entry]:
     return catalogue_state()
 
 
-def _versions(entries: list[Entry], app_texts: Texts) -> dict[str, list[str]]:
+def _versions(entries: list[Entry], texts: Texts) -> dict[str, list[str]]:
     columns = {
-        app_texts("status.version"): [plain(entry.name) for entry in entries],
-        app_texts("status.keras"): [entry.keras or "" for entry in entries],
-        app_texts("status.here"): [_here(entry, app_texts) for entry in entries],
-        app_texts("status.how"): [f"`{entry.command}`" if entry.command else "" for entry in entries],
-        app_texts("status.recorded"): [_recorded(entry, app_texts) for entry in entries],
+        texts("status.version"): [plain(entry.name) for entry in entries],
+        texts("status.keras"): [entry.keras or "" for entry in entries],
+        texts("status.here"): [_here(entry, texts) for entry in entries],
+        texts("status.how"): [f"`{entry.command}`" if entry.command else "" for entry in entries],
+        texts("status.recorded"): [_recorded(entry, texts) for entry in entries],
     }
     return {head: cells for head, cells in columns.items() if any(cells)}
 
 
-def _here(entry: Entry, app_texts: Texts) -> str:
+def _here(entry: Entry, texts: Texts) -> str:
     if entry.runtime is not None:
-        return f":green[:material/check:] {app_texts('status.is_here')}"
+        return f":green[:material/check:] {texts('status.is_here')}"
     key = {"no python": "no_python", "no release": "no_release"}.get(entry.missing, "not_installed")
-    said = (
-        app_texts(f"status.{key}", pythons=", ".join(entry.pythons))
-        if key == "no_python"
-        else app_texts(f"status.{key}")
-    )
+    said = texts(f"status.{key}", pythons=", ".join(entry.pythons)) if key == "no_python" else texts(f"status.{key}")
     return f":gray[:material/close:] {said}"
 
 
-def _recorded(entry: Entry, app_texts: Texts) -> str:
+def _recorded(entry: Entry, texts: Texts) -> str:
     """What there is to be seen where it is not installed."""
     made = {
         name: made[entry.name].date
@@ -108,5 +102,5 @@ def _recorded(entry: Entry, app_texts: Texts) -> str:
         if entry.name in (made := shared_recordings().made_with(experiment))
     }
     if not made:
-        return app_texts("status.not_recorded")
+        return texts("status.not_recorded")
     return f"{RECORDED} {', '.join(map(plain, made))} · {max(made.values())}"

@@ -18,9 +18,9 @@ from pages.parts.filling import fill
 from pages.parts.running import Shown
 
 
-def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, lesson_texts: Texts) -> None:
+def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, texts: Texts) -> None:
     """Run what the sweep asks for beside the chosen settings, on the same version, and draw it as it comes."""
-    st.markdown(lesson_texts("sweep.about"))
+    st.markdown(texts("sweep.about"))
     requests = [replace(chosen, settings=settings) for settings in sweep.settings(chosen.settings)]
     place, pictures = st.container(), itertools.count()
 
@@ -29,7 +29,7 @@ def sweep_tab(engine: Engine, sweep: Sweep, chosen: Request, lesson_texts: Texts
         traces = {number: shown.trace for number, shown in found.items()}
         key = f"sweep-{next(pictures)}"
         place = place.plotly_chart(
-            sweep.figure(traces, lesson_texts), key=key, config=PLOTLY, alt=sweep.alternative(traces, lesson_texts)
+            sweep.figure(traces, texts), key=key, config=PLOTLY, alt=sweep.alternative(traces, texts)
         )
 
     fill(engine, "".join(request.to_json() for request in requests), requests, draw, get_versions_texts())

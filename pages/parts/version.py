@@ -17,6 +17,7 @@ from engine.runtimes import RuntimeMissingError, choose, version_key
 from engine.settings import Settings
 from lessons.language import Texts
 from pages.parts.engine import shared_recordings
+from pages.parts.markdown import code
 
 TF, KERAS = "tf", "tf_with_keras"
 RECORDED = ":material/history:"  # beside everything that did not run here
@@ -46,7 +47,7 @@ def version_words(offer: Offer, default: Offer | None) -> dict[str, str]:
     return {TF: offer.versions.tensorflow} | ({KERAS: offer.versions.keras} if offer.other_keras else {})
 
 
-def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], app_texts: Texts) -> Offer | None:
+def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], texts: Texts) -> Offer | None:
     """The version that these words name, or the default one; what is not there is told. None where there is none."""
     default = next(iter(choices.values()), None)
     # A runtime's name, as the status page has it, will do too; a URL's + is a space to those who decode it.
@@ -58,18 +59,18 @@ def version_of(given: Mapping[str, str], choices: Mapping[str, Offer], app_texts
     try:
         return choose(choices, tensorflow, keras)
     except RuntimeMissingError:
-        asked = " + Keras ".join(word.replace("`", "'")[:40] for word in (tensorflow or "2.21", keras) if word)
+        asked = " + Keras ".join(code(word[:40]) for word in (tensorflow or "2.21", keras) if word)
         known = ", ".join(f"`{name}`" for name in sorted(choices, key=version_key))
-        st.warning(app_texts("version.unknown", given=asked, allowed=known), icon=":material/link_off:")
+        st.warning(texts("version.unknown", given=asked, allowed=known), icon=":material/link_off:")
         return default
 
 
 def version_control(
-    engine: Engine, experiment: Experiment[Any], app_texts: Texts, line: DeltaGenerator | None
+    engine: Engine, experiment: Experiment[Any], texts: Texts, line: DeltaGenerator | None
 ) -> Offer | None:
     """The version that the URL names, and the control for it, in that line; without a line the URL alone decides."""
     choices = offered(engine, experiment)
-    chosen = version_of({name: st.query_params.get(name, "") for name in (TF, KERAS)}, choices, app_texts)
+    chosen = version_of({name: st.query_params.get(name, "") for name in (TF, KERAS)}, choices, texts)
     if chosen is None or line is None:
         return chosen
     default = next(iter(choices.values()))
@@ -77,9 +78,9 @@ def version_control(
     keras = {name: offer for name, offer in choices.items() if _same_tensorflow(offer, chosen)}
     st.session_state["version"] = chosen.versions.tensorflow
     with line:
-        st.markdown(app_texts("version.label"), width="content", help=app_texts("version.help"))
+        st.markdown(texts("version.label"), width="content", help=texts("version.help"))
         st.segmented_control(
-            app_texts("version.label"),
+            texts("version.label"),
             sorted(usual, key=version_key),
             required=True,
             format_func=lambda version: version if usual[version].live else f"{version} {RECORDED}",
@@ -90,7 +91,7 @@ def version_control(
         if len(keras) > 1:
             st.session_state["version-keras"] = chosen.name
             st.selectbox(
-                app_texts("version.keras"),
+                texts("version.keras"),
                 sorted(keras, key=lambda name: version_key(keras[name].versions.keras)),
                 format_func=lambda name: f"Keras {keras[name].versions.keras}",
                 key="version-keras",

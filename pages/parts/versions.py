@@ -34,14 +34,14 @@ from pages.parts.version import RECORDED, offered
 VIEWS: Final = ("placements", "direct", "timeline", "choice")
 
 
-def versions_page(engine: Engine, app_texts: Texts) -> None:
+def versions_page(engine: Engine) -> None:
     """The whole page. Which part is shown is in the URL, as `view`."""
     texts = get_versions_texts()
     st.title(texts("question"), anchor=False)
     st.markdown(texts("intro"))
     view = choice("view", VIEWS, texts("view.label"), lambda name: texts(f"view.{name}"), forget=True)
     if view == "choice":
-        _choice(engine, app_texts, texts)
+        _choice(engine, texts)
     elif view == "timeline":
         _timeline(engine, texts)
     else:
@@ -51,7 +51,7 @@ def versions_page(engine: Engine, app_texts: Texts) -> None:
 # --------------------------------------------------------------------------------------------------------- one choice
 
 
-def _choice(engine: Engine, app_texts: Texts, texts: Texts) -> None:
+def _choice(engine: Engine, texts: Texts) -> None:
     st.markdown(texts("choice.about"))
     left, right = st.columns([3, 8], gap="medium")
     offered_here = {comparison.experiment.name: comparison for comparison in COMPARISONS}
@@ -71,19 +71,19 @@ def _choice(engine: Engine, app_texts: Texts, texts: Texts) -> None:
         read_address(model, page)
         declared = {setting.name: setting for setting in model.declared()}
         for each in first:
-            control(declared[each], model, page, app_texts, lesson_texts)
-        with st.expander(app_texts("page.more"), icon=":material/tune:"):
+            control(declared[each], model, page, lesson_texts)
+        with st.expander(texts("page.more"), icon=":material/tune:"):
             for each, setting in declared.items():
                 # Each Keras is a row of its own.
                 if each not in (*first, "keras"):
-                    control(setting, model, page, app_texts, lesson_texts)
+                    control(setting, model, page, lesson_texts)
     with right:
-        tell_problems(model, app_texts)
+        tell_problems(model, lesson_texts)
         try:
             settings = model.parse(chosen(model))
         except SettingsError as error:
             for problem in error.problems:
-                said = app_texts("page.not_run", problem=problem_text(problem, model, app_texts))
+                said = texts("page.not_run", problem=problem_text(problem, model, lesson_texts))
                 st.error(said, icon=":material/error:")
             return
         side_by_side(engine, comparison.experiment, settings, None)

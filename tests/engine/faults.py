@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from engine.experiments import Experiment
 from engine.request import Request
 from engine.settings import Settings
+from engine.versions import Versions
 
 PROGRAMS = {
     "sleeps": "import time\ntime.sleep(60)\n",
@@ -36,6 +38,8 @@ time.sleep(60)
 """,
     "not utf-8": "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe\\n')\n",
     "syntax": "def\n",
+    "raises": """print('{"event": "error", "type": "ValueError", "message": "no"}')\nraise SystemExit(1)\n""",
+    "runs out": """print('{"event": "error", "type": "MemoryError", "message": ""}')\nraise SystemExit(1)\n""",
 }
 
 
@@ -44,7 +48,8 @@ class FaultSettings(Settings):
 
     program: Literal[
         "sleeps", "naps", "counts", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits",
-        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax",
+        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax", "raises",
+        "runs out",
     ]  # fmt: skip
     number: int = 0
 
@@ -59,3 +64,12 @@ def fault(program: str, number: int = 0, version: str | None = None) -> Request:
     """Asks for a run of one of the programs."""
     experiment = HASTY if program in ENDLESS else FAULTS
     return Request(experiment, FaultSettings.parse({"program": program, "number": number}), version)
+
+
+def rendering_faults(real: Callable[..., str]) -> Callable[..., str]:
+    """A `render` that gives the experiment `faults` its own programs, and all else what the real one does."""
+
+    def render(experiment: Experiment[Any], settings: Any, versions: Versions) -> str:
+        return PROGRAMS[settings.program] if experiment.name == "faults" else real(experiment, settings, versions)
+
+    return render

@@ -16,10 +16,14 @@ import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine, Ticket
+from engine.limits import Limits
 from engine.request import Request
+from engine.runtimes import Runtime
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
-from tests.engine.test_engine import ROOT, alive, children_of, until
+from tests.engine.processes import alive, children_of, until
+
+ROOT = Path(__file__).parents[2]
 
 BEGINNING = """
 import json, os, signal, socket, sys, time
@@ -141,8 +145,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Engine(slots=2, memory=2 << 30, output=400_000) as engine:
+def cluster(tensorflow: Runtime) -> Iterator[Cluster]:  # noqa: ARG001  it starts TensorFlow
+    with Engine(limits=Limits(slots=2, run_memory=2 << 30, run_output=400_000)) as engine:
         found = Cluster(engine)
         patch = pytest.MonkeyPatch()
         patch.setattr(engine_module, "render", lambda *_: found.program)
@@ -163,7 +167,7 @@ def ports(spec: dict[str, list[str]]) -> list[int]:
 
 def is_clean(engine: Engine) -> bool:
     """True where no run has left a process or a file."""
-    return not any(children_of(pid) for pid in engine.pids()) and not list(engine._workplace.glob("run-*"))
+    return not any(children_of(pid) for pid in engine.pids()) and not list(engine._workplace.path.glob("run-*"))
 
 
 # ---------------------------------------------------------------------------------------------------------- good runs
@@ -345,7 +349,7 @@ APP = """
 import sys, time
 import engine.engine as module
 from tests.engine.test_cluster import PROGRAMS, Cluster
-from tests.engine.test_engine import children_of
+from tests.engine.processes import children_of
 with module.Engine() as engine:
     module.render = lambda *_: PROGRAMS["endless"]
     Cluster(engine).submit("endless")
@@ -356,6 +360,7 @@ with module.Engine() as engine:
 """
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_no_task_outlives_the_engine() -> None:
     """Not even where it is killed: parent and tasks are gone soon after."""
     app = subprocess.Popen([sys.executable, "-c", APP], stdout=subprocess.PIPE, text=True, cwd=ROOT)

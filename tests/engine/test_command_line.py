@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def engine_command(*words: str, stdin: str = "") -> subprocess.CompletedProcess[
     )
 
 
+@pytest.fixture
+def in_shared_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in this process, on the engine that is started already."""
+    monkeypatch.setattr("engine.__main__.Engine", lambda: nullcontext(engine))
+
+
+@pytest.mark.usefixtures("in_shared_engine")
 @pytest.mark.parametrize(
     ("words", "copies"),
     [
@@ -37,16 +45,16 @@ def engine_command(*words: str, stdin: str = "") -> subprocess.CompletedProcess[
         (["route=optimizer", "learning_rate=1", "aggregation=MEAN", "replicas=4"], [0.0] * 4),
     ],
 )
-def test_run(words: list[str], copies: list[float]) -> None:
-    done = engine_command("run", "aggregation", *words)
-    assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+def test_run(words: list[str], copies: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "aggregation", *words]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["value"] for event in events if event["event"] == "variable" and event["step"] == 1] == copies
     assert (events[0]["event"], events[0]["tensorflow"][:4]) == ("run", "2.21")
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "ok")
     assert all("t" in event for event in events)
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_several_requests_in_one_started_engine() -> None:
     """2 replicas, then 4: their collectives would abort each other in one process."""
     requests = [json.dumps({"experiment": "aggregation", "settings": {"replicas": n}}) for n in (2, 4, 2)]
@@ -58,6 +66,7 @@ def test_several_requests_in_one_started_engine() -> None:
     assert last == [1.1] * 3  # the cross-replica read of NONE is the first copy
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_an_error_of_tensorflow_is_an_answer() -> None:
     done = engine_command("run", "aggregation", "aggregation=SUM", "value=python")
     assert done.returncode == 0

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,21 @@ import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine
+from engine.limits import Limits
 from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
-from tests.engine.faults import FAULTS, PROGRAMS, fault
+from tests.engine.faults import fault, rendering_faults
+from tests.engine.processes import alive, children_of, until
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[None]:
+def programs(tensorflow: Runtime) -> Iterator[None]:  # noqa: ARG001  with all else as it is
     """Let the experiment `faults` render to its own programs; all else is the real engine."""
-    real: Any = vars(engine_module)["render"]
     patch = pytest.MonkeyPatch()
-    patch.setattr(
-        engine_module,
-        "render",
-        lambda experiment, settings, versions: (
-            PROGRAMS[settings.program] if experiment.name == FAULTS.name else real(experiment, settings, versions)
-        ),
-    )
+    patch.setattr(engine_module, "render", rendering_faults(vars(engine_module)["render"]))
     yield
     patch.undo()
 
@@ -42,37 +37,13 @@ def programs() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def small(programs: None) -> Iterator[Engine]:  # noqa: ARG001  the programs must be there first
     """An engine with two slots and little patience, memory and room for output."""
-    with Engine(slots=2, memory=1 << 30, output=200_000) as engine:
+    with Engine(limits=Limits(slots=2, run_memory=1 << 30, run_output=200_000)) as engine:
         engine.warm_up()
         yield engine
 
 
 def aggregation(**settings: Any) -> Request:
     return Request.of("aggregation", settings)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Wait for a condition. False where it did not come true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def alive(pid: int) -> bool:
-    """True for a process that still runs (a zombie does not)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def children_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children]
 
 
 # ---------------------------------------------------------------------------------------------------------- faults
@@ -196,12 +167,12 @@ def test_a_finished_run_is_cached_only_where_it_is_deterministic(small: Engine) 
 
 @pytest.mark.usefixtures("programs")
 def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "CACHED_EVENTS", 40)
+    monkeypatch.setattr(engine_module, "CACHED_BYTES", 4000)
     with Engine() as engine:
         for replicas in (1, 2, 3):
             engine.run(aggregation(replicas=replicas))
         assert not engine.submit(aggregation(replicas=1)).cached
-        assert sum(len(run.trace.events) for run in engine._cache.values()) == engine._cached_events <= 40
+        assert sum(run.size for run in engine._cache.values()) == engine._cached_bytes <= 4000
 
 
 def test_the_queue_is_fair_and_tells_its_places(small: Engine) -> None:
@@ -299,7 +270,7 @@ def test_asking_again_after_cancelling_runs_afresh(small: Engine) -> None:
 
 @pytest.mark.usefixtures("programs")
 def test_a_full_queue_refuses_clearly() -> None:
-    with Engine(slots=1, waiting=3) as engine:
+    with Engine(limits=Limits(slots=1, waiting=3)) as engine:
         tickets = [engine.submit(fault("naps", number)) for number in range(3)]
         with pytest.raises(EngineBusyError, match="3 runs are waiting already"):
             engine.submit(fault("naps", 4))
@@ -339,14 +310,14 @@ APP = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
 from engine.engine import Engine
-from engine.request import Request
+from engine.limits import Limits
 from tests.engine import faults
 import engine.engine as module
 module.render = lambda experiment, settings, versions: faults.PROGRAMS["sleeps"]
 faults.HASTY.__dict__["seconds"] = 60.0
-engine = Engine(slots=2)
+engine = Engine(limits=Limits(slots=2))
 engine.warm_up()
-print(engine._workplace, flush=True)
+print(engine._workplace.path, flush=True)
 if "importing" not in sys.argv:
     tickets = [engine.submit(faults.fault("sleeps", number)) for number in range(4)]
     while len([job for job in engine._running.values() if job.pids]) < 2: time.sleep(0.05)
@@ -355,6 +326,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.usefixtures("tensorflow")
 @pytest.mark.parametrize("moment", ["running", "importing"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_engine(number: signal.Signals, moment: str) -> None:

@@ -18,7 +18,12 @@ def queue_of(**lines: str) -> FairQueue[str]:
 
 
 def taken(queue: FairQueue[str]) -> str:
-    return "".join(iter(lambda: queue.take(lambda _: True) or "", ""))
+    """All of it, in the order in which it is taken."""
+    items = ""
+    while (item := queue.first(lambda _: True)) is not None:
+        queue.take(item)
+        items += item
+    return items
 
 
 def test_sessions_take_turns_each_in_its_own_order() -> None:
@@ -61,7 +66,9 @@ def test_one_that_begins_again_is_the_next_of_its_session() -> None:
 
 def test_what_is_not_ready_lets_others_pass_and_keeps_its_turn() -> None:
     queue = queue_of(one="ab", two="x")
-    assert queue.take(lambda item: item != "a") == "b"  # of the same session
-    assert queue.take(lambda item: item == "a") == "a"
-    assert queue.take(lambda _: False) is None
-    assert queue.order() == ["x"]
+    assert queue.first(lambda item: item != "a") == "b"  # of the same session
+    assert queue.first(lambda item: item not in "ab") == "x"
+    assert queue.first(lambda _: False) is None
+    assert queue.order() == ["a", "x", "b"]  # nothing was taken
+    queue.take("b")
+    assert taken(queue) == "xa"

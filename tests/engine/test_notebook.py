@@ -71,6 +71,7 @@ def execute(tmp_path: Path, tensorflow: bool, settings: dict[str, Any]) -> tuple
     return kernel, {"done": done, "events": events, "started": started.read_text().split()}
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_a_cluster_runs_by_the_kernels_own_python(tmp_path: Path) -> None:
     kernel, ran = execute(tmp_path, True, {"ps": 1, "workers": 1, "sizes": "3"})
     assert ran["done"].returncode == 0, ran["done"].stderr
@@ -89,6 +90,7 @@ def test_without_tensorflow_the_notebook_fails_aloud(tmp_path: Path) -> None:
     assert ran["started"] == [str(kernel)] * 2
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_what_tensorflow_raises_stops_the_notebook_after_it_was_reported(tmp_path: Path) -> None:
     """As an exception does in a notebook whose cells are the program itself."""
     _, ran = execute(tmp_path, True, {"ps": 1, "workers": 1, "device_setter": "article"})

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import engine as engine_module
 from engine.engine import Engine
+from engine.limits import Limits
 from engine.request import Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in
 from tests.engine.faults import PROGRAMS, fault
-from tests.engine.test_engine import alive, until
+from tests.engine.processes import alive, until
 
 VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
 
@@ -41,8 +44,8 @@ def start(many: dict[str, Runtime]) -> Iterator[Callable[..., Engine]]:
     """Makes engines on those runtimes."""
     engines: list[Engine] = []
 
-    def make(**options: float) -> Engine:
-        engines.append(Engine(many, **options))  # type: ignore[arg-type]
+    def make(**limits: Any) -> Engine:
+        engines.append(Engine(many, Limits(**limits)))
         return engines[-1]
 
     yield make
@@ -74,6 +77,19 @@ def test_parents_start_on_first_use_and_say_what_they_are(start: Callable[..., E
         assert 3 < parent.memory < 200
     else:
         assert parent.memory is None
+
+
+@pytest.mark.parametrize(("program", "cached"), [("raises", True), ("runs out", False)])
+def test_an_error_of_a_busy_moment_is_no_answer_to_the_next(
+    start: Callable[..., Engine], program: str, cached: bool
+) -> None:
+    """Another try may have room; an error of TensorFlow's own comes again."""
+    engine = start(slots=1)
+    asked = fault(program, 0, "2.1.0")
+    request = replace(asked, experiment=replace(asked.experiment, deterministic=True))
+    assert engine.run(request).status == "error"
+    assert (engine.cached(request) is not None) == cached
+    assert engine.submit(request).cached == cached
 
 
 def test_idle_parents_are_stopped(start: Callable[..., Engine]) -> None:

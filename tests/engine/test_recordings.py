@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from engine.offers import offers
 from engine.program import render
 from engine.recordings import (
     FOLDER,
-    Recording,
     RecordingError,
     Recordings,
     record,
@@ -29,34 +29,43 @@ from engine.runtimes import KERAS_LINE, KERAS_VERSIONS, Runtime, choose, standar
 from engine.settings import SettingsError
 from engine.trace import Trace
 from engine.versions import Versions
+from tests.conftest import Sample
 
 RECORDINGS = Recordings()
-EVERY = [(name, runtime) for name, experiment in EXPERIMENTS.items() for runtime in RECORDINGS.made_with(experiment)]
+# By runtime, so that each has to be started once only.
+EVERY = sorted(
+    ((name, runtime) for name, experiment in EXPERIMENTS.items() for runtime in RECORDINGS.made_with(experiment)),
+    key=lambda case: case[1],
+)
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest) -> Sample:
+    """CI takes a sample of the recordings even where it tests all else, if nothing changed that could change a run."""
+    options = request.config.option
+    return Sample(request, everything=options.all and not options.sampled_replays)
 
 
 @pytest.mark.timeout(1800)  # hundreds of runs; a busy machine takes its time
 @pytest.mark.parametrize(("name", "runtime"), EVERY)
 def test_a_run_is_what_its_recording_says(
-    engine: Engine, submit_on: Callable[..., Ticket], name: str, runtime: str
+    engine: Engine, submit_on: Callable[..., Ticket], sample: Sample, name: str, runtime: str
 ) -> None:
     """The same program gives the same events: times, addresses and stack frames aside."""
     submit_on(runtime, name)  # skips where the version isn't installed; in CI that is a failure
     experiment = EXPERIMENTS[name]
     assert engine.runtime(runtime).versions == RECORDINGS.made_with(experiment)[runtime].versions, "make recordings"
-    waiting: deque[tuple[Request, Recording, Ticket]] = deque()
-
-    def compare() -> None:
-        request, recording, ticket = waiting.popleft()
-        at = f"{name} on {runtime}: {request.settings.to_words(changed_only=True)}"
-        assert without_noise(ticket.result(600)) == without_noise(recording.trace), at
-
-    for recording in RECORDINGS.all(experiment, runtime):
-        request = Request.of(name, recording.trace.start["settings"], runtime)
-        waiting.append((request, recording, engine.submit(request, "recordings")))
-        if len(waiting) > 100:  # the engine's queue is bounded
-            compare()
-    while waiting:
-        compare()
+    recordings = sample(RECORDINGS.all(experiment, runtime), 1 / 10, by=lambda each: each.trace.status)
+    requests = [Request.of(name, recording.trace.start["settings"], runtime) for recording in recordings]
+    different = []
+    tickets: deque[Ticket] = deque()
+    for place, (request, recording) in enumerate(zip(requests, recordings, strict=True)):
+        tickets.extend(engine.submit(each, "recordings") for each in requests[place + len(tickets) : place + 100])
+        now, then = without_noise(tickets.popleft().result(600)), without_noise(recording.trace)
+        if now != then:
+            at = next(pair for pair in itertools.zip_longest(now, then) if pair[0] != pair[1])
+            different.append(f"{request.settings.to_words(changed_only=True)}: {at[0]}, recorded {at[1]}")
+    assert not different, f"{name} on {runtime}: {len(different)} of {len(recordings)} differ\n" + "\n".join(different)
 
 
 def test_every_version_is_recorded() -> None:

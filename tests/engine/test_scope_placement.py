@@ -580,9 +580,9 @@ def test_arithmetic(submit_on: Submit, optimizer: str, mode: str) -> None:
     ("given", "setting", "allowed"),
     [
         ({"loop": "fit", "step": "direct"}, "step", "strategy_run, as loop=fit (fit calls strategy.run itself)"),
-        ({"inputs": "1,2,3"}, "inputs", "2 numbers, one a replica, as replicas=2"),
+        ({"inputs": "1,2,3"}, "inputs", "2 numbers, one per replica, as replicas=2"),
         ({"replicas": "9"}, "replicas", "a whole number 1-8"),
-        ({"dummy_call": "None"}, "dummy_call", "none, in_scope, out_of_scope, in_replica"),
+        ({"dummy_call": "always"}, "dummy_call", "none, in_scope, out_of_scope, in_replica"),
     ],
 )
 def test_refused(given: dict[str, str], setting: str, allowed: str) -> None:

@@ -20,7 +20,7 @@ from engine.engine import Engine, Ticket
 from engine.request import Request
 from engine.trace import Trace
 from lessons.sync_replicas.fates import fates
-from tests.engine.test_engine import children_of, until
+from tests.engine.processes import children_of, until
 
 VERSIONS = ("2.21", "1.15.5")
 TIMES = {"conv": 1, "fc_w": 10, "fc_b": 20}

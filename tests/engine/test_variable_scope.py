@@ -382,7 +382,7 @@ def test_tensorflow_2_by_itself_has_name_scopes_and_variables(run_on: Run) -> No
         ("scope:s,make:v", "as word 2, in place of 'make:v': one of scope,"),
         (
             "scope:x",
-            "as word 1, in place of 'scope:x': scope:NAME, the name one of my_variable_scope, s, t, n, or with @",
+            "as word 1, in place of 'scope:x': scope:NAME or scope:@NAME, the name one of my_variable_scope, s, t, n",
         ),
         ("get:s", "get:NAME, the name one of var1, var2, v, w"),
         ("get", "get:NAME"),

@@ -41,10 +41,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(port: int) -> subprocess.Popen[bytes]:
+def serve(port: int, python: Path = Path(sys.executable)) -> subprocess.Popen[bytes]:
     """Start the app, and wait until it answers (its first page, not TensorFlow)."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"],
+        [python, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -62,9 +62,9 @@ def serve(port: int) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def serving(port: int) -> Iterator[str]:
+def serving(port: int, python: Path = Path(sys.executable)) -> Iterator[str]:
     """The app on this port, for as long as the block lasts. Gives its address."""
-    server = serve(port)
+    server = serve(port, python)
     try:
         yield f"http://localhost:{port}"
     finally:

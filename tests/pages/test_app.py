@@ -126,7 +126,6 @@ def test_a_link_reopens_the_page() -> None:
     [
         ({"replicas": "99"}, ["replicas", "99", "1 to 8"]),
         ({"aggregation": "FOO"}, ["aggregation", "FOO", "ONLY_FIRST_REPLICA"]),
-        ({"colour": "red"}, ["colour", "aggregation, route"]),
         ({"replicas": ["3", "4"]}, ["replicas", "3 & 4", "1 to 8"]),
         ({"held": "replicas=99"}, ["replicas", "99", "1 to 8"]),
     ],
@@ -137,6 +136,13 @@ def test_nonsense_in_the_url_is_told(query: dict[str, Any], said: list[str]) -> 
     for part in said:
         assert part in warning.value
     assert copies(test)  # and the page works all the same
+
+
+def test_what_is_not_of_this_app_is_ignored_and_an_option_understood_in_any_case() -> None:
+    test = app(utm_source="list", aggregation="sum", held="aggregation=mean&from=mail")
+    assert not test.warning
+    assert copies(test, "figure-held") == ["1.15", "1.15"]
+    assert copies(test, "figure-now") == ["1.3", "1.3"]
 
 
 def test_the_warning_goes_with_the_next_choice() -> None:

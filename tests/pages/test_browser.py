@@ -26,7 +26,6 @@ from tests.pages.browser import (
     visitor,
 )
 
-pytestmark = pytest.mark.browser
 CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]+$")
 
 

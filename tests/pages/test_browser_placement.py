@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from tests.pages.browser import FIRST_RUN, figure_texts, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def says(page: Page, text: str, timeout: int = FIRST_RUN) -> None:

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.pages.browser import FIRST_RUN, pick, query, visitor
 
-pytestmark = pytest.mark.browser
 # Streamlit keeps what was displaced, hidden, until the script has ended.
 FINAL = ".st-key-figure-now:not([data-retained])"
 LIVE = "[class*=st-key-live-now]"

@@ -7,7 +7,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.pages.browser import fits_every_window
 
-pytestmark = pytest.mark.browser
 FIRST_RUN = 120_000  # ms: TensorFlow may still have to be imported
 LATER = 60_000
 LIVE, DONE = "[class*='st-key-live-now']", ".st-key-figure-now"

@@ -15,7 +15,6 @@ from tests.pages.browser import (
     visitor,
 )
 
-pytestmark = pytest.mark.browser
 LONG = "scope:my_variable_scope,scope:my_variable_scope,get:var1:shape=4x2:partitioner=fixed_size_2,variable:w,op:w"
 
 

@@ -18,7 +18,7 @@ from tests.pages.browser import (
     visitor,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 ALL_VERSIONS = 240_000  # ms: four TensorFlows may have to be imported, on two cores
 
 

@@ -62,8 +62,8 @@ def test_it_is_drawn_while_it_goes_on(engine: Engine, monkeypatch: pytest.Monkey
         return real(trace, texts)
 
     object.__setattr__(LESSON, "figure", figure)
-    monkeypatch.setattr(running, "EVERY", 0.0)
-    monkeypatch.setattr(running, "PATIENCE", 0.0)
+    monkeypatch.setattr(running, "REDRAW_SECONDS", 0.0)
+    monkeypatch.setattr(running, "WAIT_NOTICE_AFTER", 0.0)
     try:
         test = app(PAGE, steps="400", seed="77")
     finally:

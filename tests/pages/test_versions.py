@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from engine.engine import Engine
 from engine.experiments.aggregation import AGGREGATION
 from engine.recordings import Recordings
-from engine.runtimes import find_runtimes
+from engine.runtimes import Runtime
 from lessons.language import LANGUAGES
 from pages.parts import engine as shared
 from tests.pages.test_app import app, copies, drawn
@@ -20,10 +20,9 @@ MISSING = ("2.4.1", "2.5.0", "2.15.1")
 
 
 @pytest.fixture(scope="module")
-def alone() -> Iterator[Engine]:
+def alone(tensorflow: Runtime) -> Iterator[Engine]:
     """An engine as on a fresh clone: nothing but the app's own TensorFlow."""
-    own = next(iter(find_runtimes().values()))
-    with Engine({own.name: own}) as engine:
+    with Engine({tensorflow.name: tensorflow}) as engine:
         engine.warm_up()
         yield engine
 
@@ -219,7 +218,10 @@ def test_one_choice() -> None:
     assert "step" not in test.query_params
     found = rows(test)
     assert len(found) > 8
-    assert "wrong weight 0.8574, 0.4219" in next(row for row in found if "3.4.1" in row["Keras"])["Outcome"]
+    assert (
+        "weight 0.8574, 0.4219 after epoch 3, not 0.6141"
+        in next(row for row in found if "3.4.1" in row["Keras"])["Outcome"]
+    )
     test.slider(key="epochs").set_value(1).run()
     assert test.query_params["epochs"] == "1"
     test.segmented_control(key="choice-experiment").set_value("aggregation").run()
@@ -260,7 +262,7 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
     test = app("pages/versions.py", view="timeline")
     assert "0.8574" in drawn(test, "timeline")
     assert "3.4.1" in texts(test)
-    assert "replica 0’s alone" in texts(test)
+    assert "replica 0’s share alone" in texts(test)
 
 
 def test_status(alone: Engine) -> None:
