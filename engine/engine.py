@@ -28,7 +28,7 @@ from engine.ending import Ending, died_event, ending_of, is_transient, parse_eve
 from engine.fair_queue import FairQueue
 from engine.limits import MIB, Limits
 from engine.memory import held_by_run, resident
-from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied
+from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied, Versions
 from engine.program import render
 from engine.request import EngineBusyError, EngineClosedError, Request, check_runs_on, request_key
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
@@ -56,7 +56,8 @@ class CachedRun(NamedTuple):
 @dataclass(frozen=True)
 class ParentState:
     """A parent as a status page shows it: how far it is, the seconds since it was started, the resident memory that
-    it alone holds, in MiB (None where the system doesn't tell), the runs it has done and those under way."""
+    it alone holds, in MiB (None where the system doesn't tell), the runs it has done and those under way, and what it
+    said of itself when it was ready."""
 
     runtime: Runtime
     state: WarmState
@@ -64,6 +65,7 @@ class ParentState:
     memory: float | None
     runs: int
     running: int
+    info: Versions | None
 
 
 @dataclass(eq=False)
@@ -261,6 +263,7 @@ class Engine:
                     None if (held := resident(warm.process.pid)) is None else held / MIB,
                     warm.runs,
                     running.count(name),
+                    warm.info,
                 )
                 for name, warm in self._warm.items()
             ]

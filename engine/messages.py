@@ -20,7 +20,8 @@ STRICT = ConfigDict(strict=True)
 
 @dataclass(frozen=True, config=STRICT)
 class Versions:
-    """What a parent found out about itself. `seconds`: how long TensorFlow's import took, `modules`: of how many."""
+    """What a parent found out about itself. `seconds`: how long TensorFlow's import took, `modules`: of how many.
+    `network`: what its runs can reach, nothing but each other or all that the machine reaches, and why the latter."""
 
     tensorflow: str
     keras: str
@@ -28,6 +29,8 @@ class Versions:
     python: str
     modules: int
     seconds: float
+    network: Literal["loopback", "host"]
+    network_reason: str
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -62,7 +62,7 @@ GRACE = 5.0  # seconds in which the other tasks of a cluster may tell what they 
 PIPE_GRACE = 1.0  # seconds for which the pipes of a task that has ended are read on, where another process holds them
 SPARE_DELAY = 0.2  # seconds that a run has to itself before the next one's process is forked
 SPARE_MEMORY = 1 << 30  # bytes: while less is free, no process is forked ahead of its run
-SPARE = "spare"  # its name, until it is told what to run
+PARENT, SPARE = "tf-parent", "tf-spare"  # names of processes: this one, and one that waits to be told what to run
 PIPE_SIZE = 1 << 16  # bytes that a pipe holds, on Linux
 
 # linux/prctl.h, linux/sched.h, linux/sockios.h, linux/if.h, asm-generic/mman-common.h
@@ -499,8 +499,10 @@ class Parent:
         try:
             for _ in range(4):
                 pipes += [os.pipe()]  # one by one, so that those are closed that there are
+            name_process(SPARE)  # its name is there from the beginning
             pid = os.fork()
         except OSError:
+            name_process(PARENT)
             for fd in (fd for pipe in pipes for fd in pipe):
                 os.close(fd)
             raise
@@ -513,6 +515,7 @@ class Parent:
                 status = run_when_told(order[0], report[1], stdout[1], stderr[1])
             finally:
                 os._exit(status)
+        name_process(PARENT)
         for fd in (order[0], report[1], stdout[1], stderr[1]):
             os.close(fd)
         for fd in (report[0], stdout[0], stderr[0]):
@@ -828,7 +831,6 @@ def name_process(name: str) -> None:
 
 def run_when_told(order: int, report: int, stdout: int, stderr: int) -> int:
     """The life of a forked process: wait for an order, run that script, report its exit status. Returns it."""
-    name_process(SPARE)
     pid = os.getpid()
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
@@ -842,7 +844,7 @@ def run_when_told(order: int, report: int, stdout: int, stderr: int) -> int:
         data += more
     os.close(order)
     command = json.loads(data)
-    name_process(command["name"] or "run")
+    name_process(command["name"] or "tf-run")
     os.chdir(command["folder"])
     os.environ.update(command["environment"])
     status = run_script(os.path.join(command["folder"], "script.py"))
@@ -954,6 +956,7 @@ def main() -> NoReturn:
     if not reason:
         enter_loopback_network()  # before TensorFlow starts any thread
     versions = parent.import_tensorflow()
+    name_process(PARENT)
     parent.send(ready={**versions, "network": "host" if reason else "loopback", "network_reason": reason})
     parent.serve()
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.parent import SPARE
+
 
 def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Wait for a condition. False where it did not come true in time."""
@@ -27,5 +29,18 @@ def alive(pid: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
+    """A parent's runs: its children, but the one that was forked ahead of the next run, and the zombies."""
+    return [child for child in all_children_of(pid) if name_of(child) not in (SPARE, "")]
+
+
+def all_children_of(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in children]
+
+
+def name_of(pid: int) -> str:
+    """What `ps` calls a process; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() if alive(pid) else ""
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
