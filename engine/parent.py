@@ -250,7 +250,10 @@ class Run:
         """See which tasks have ended, and whether that ends the run."""
         now = time.monotonic()
         for task in self.tasks:
-            if task.ended is not None or not task.has_ended():
+            if task.ended is not None:
+                task.reap()  # one that has reported its end may only now be gone
+                continue
+            if not task.has_ended():
                 continue
             task.ended = now
             # Whatever it has started and left goes with it, and so lets go of its pipes.
@@ -371,6 +374,7 @@ class Parent:
         self.selector.register(self.commands, selectors.EVENT_READ, None)
         self.selector.register(woken, selectors.EVENT_READ, None)
         while True:
+            self.keep_spare()
             for key, _ in self.selector.select(self.patience()):
                 if key.fd == self.commands:
                     self.read_commands()
@@ -382,7 +386,6 @@ class Parent:
             self.reap()
             self.start_waiting_tasks()
             self.enforce()
-            self.keep_spare()
 
     def patience(self) -> float | None:
         """Seconds that the loop may sleep: until the next deadline, or the next check of memory or servers."""
