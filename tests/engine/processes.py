@@ -31,7 +31,7 @@ def alive(pid: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    """A parent's runs: its children, but the one that was forked ahead of the next run, and the zombies."""
+    """A parent's runs: its children, but the one that was forked ahead of the next run."""
     return [child for child in all_children_of(pid) if name_of(child) not in (SPARE, "")]
 
 
@@ -41,9 +41,9 @@ def all_children_of(pid: int) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """What `ps` calls a process; nothing where it has ended."""
+    """What `ps` calls a process; nothing where it has gone."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() if alive(pid) else ""
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
