@@ -11,6 +11,7 @@ st.set_page_config(page_title="Replica Lab", page_icon=str(ICON), layout="wide")
 style()
 language = choose_language()
 page = navigation(language)
+st.set_page_config(page_title=f"{page.title} · Replica Lab")
 try:
     shared_engine()  # begins to import TensorFlow with the first visit, whichever page that is
 except SettingsError as error:  # a limit in the environment: for whoever started this server

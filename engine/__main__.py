@@ -18,9 +18,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
+from engine.job import Ticket
 from engine.parent import network_refusal
 from engine.program import notebook, render
 from engine.recordings import NotRecordedError, RecordingError, Recordings, is_recorded_on, record

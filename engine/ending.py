@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from engine.messages import Ended, TaskDied, signal_name
 from engine.runtimes import Runtime
@@ -111,8 +112,12 @@ def died_event(message: TaskDied, events: Iterable[Event]) -> Event | None:
     code, task = message.died, message.task
     if code > 0 and any(event["event"] == "error" and event.get("task") == task for event in events):
         return None
-    how = {"signal": signal_name(-code)} if code < 0 else {"status": code}
-    return {"event": "died", "t": message.seconds, "task": task, **how}
+    event: Event = {"event": "died", "t": message.seconds, "task": task}
+    if code < 0:
+        event["signal"] = signal_name(-code)
+    else:
+        event["status"] = code
+    return event
 
 
 def parse_event(line: str, seconds: float, task: str, runtime: Runtime, workplace: Path) -> Event:
@@ -120,21 +125,23 @@ def parse_event(line: str, seconds: float, task: str, runtime: Runtime, workplac
 
     What is no event becomes one, `output`, so that nothing it said is lost. Every event has its time `t`."""
     try:
-        event = json.loads(line)
+        said = json.loads(line)
     except (ValueError, RecursionError):
-        event = None
-    if not (isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] not in ("run", "end")):
-        event = {"event": "output", "text": line}
-    event = {
-        name: without_folders(value, runtime, workplace) if isinstance(value, str) else value
-        for name, value in event.items()
-    }
+        said = None
+    event: Event
+    if isinstance(said, dict) and isinstance(said.get("event"), str) and said["event"] not in ("run", "end"):
+        strings = {name: value for name, value in said.items() if isinstance(value, str)}
+        cleaned = {name: without_folders(value, runtime, workplace) for name, value in strings.items()}
+        event = cast("Event", {**said, **cleaned})
+        if type(said.get("t")) not in (int, float):
+            event["t"] = seconds
+    else:
+        event = {"event": "output", "t": seconds, "text": without_folders(line, runtime, workplace)}
     if event["event"] == "output":
         event["text"] = str(event.get("text", ""))[:OUTPUT_SHOWN]
-    if type(event.get("t")) not in (int, float):
-        event["t"] = seconds
-    # A program that is a cluster names the task itself, but what was not meant as an event has no name yet.
-    return {**event, "task": task} if task else event
+    if task:  # a program that is a cluster names it itself, but what was not meant as an event has no name yet
+        event["task"] = task
+    return event
 
 
 def without_folders(text: str, runtime: Runtime, workplace: Path) -> str:

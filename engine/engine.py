@@ -13,44 +13,33 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import signal
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Self
 
+from engine.cache import CachedRun, RunCache
 from engine.ending import Ending, died_event, ending_of, is_transient, parse_event, without_folders
 from engine.fair_queue import FairQueue
+from engine.job import PROCESS_MEMORY, Job, Ticket, WaitsFor
 from engine.limits import MIB, Limits
 from engine.memory import held_by_run, resident
 from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied, Versions
 from engine.program import render
 from engine.request import EngineBusyError, EngineClosedError, Request, check_runs_on, request_key
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
-from engine.trace import Event, Trace
+from engine.trace import Trace
 from engine.warm import WarmRuntime, WarmState
 from engine.watch import AwakeClock, Patience, fault_of_parent
 from engine.workplace import Workplace
 
-CACHED_BYTES = 24 << 20  # that finished runs which are cached have printed, the least recently used go first
 MAX_ATTEMPTS = 2  # a run whose parent died under it is run once more
 PARENT_MEMORY = 640 * MIB  # that a parent is expected to hold; the five of the standard set hold 320 to 620 each
-PROCESS_MEMORY = 128 * MIB  # that a process of a run is expected to hold for itself; those known hold up to 60
-
-WaitsFor = Literal["", "import", "slots", "memory"]
-
-
-class CachedRun(NamedTuple):
-    """A run that has ended, and will not be run again: its trace, and the program that ran."""
-
-    trace: Trace
-    program: str
-    size: int  # characters that it printed
 
 
 @dataclass(frozen=True)
@@ -66,90 +55,6 @@ class ParentState:
     runs: int
     running: int
     info: Versions | None
-
-
-@dataclass(eq=False)
-class _Job:
-    """One run, wanted by one ticket or more."""
-
-    key: str
-    request: Request
-    runtime: Runtime
-    program: str
-    slots: int  # of the engine's that it takes
-    processes: int
-    tickets: set[Ticket] = field(default_factory=set)
-    attempts: int = 0
-    # From here on: of this attempt.
-    run_id: int = 0
-    warm: WarmRuntime | None = None
-    pids: list[int] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    printed: int = 0  # characters
-    overdue: float = math.inf  # when the engine's own patience with it is over
-    held: int = 0  # bytes, when they were last looked at
-    over_budget: bool = False  # it is being ended, as all runs together hold too much
-
-    @property
-    def expected(self) -> int:
-        """Bytes that it holds, or may soon."""
-        return max(self.held, self.processes * PROCESS_MEMORY)
-
-    def begin_again(self) -> None:
-        """Forget this attempt."""
-        self.warm, self.pids, self.events, self.printed = None, [], [], 0
-        self.overdue, self.held, self.over_budget = math.inf, 0, False
-
-
-class Ticket:
-    """A future for one requested run. `program` is the script that runs, or that has run."""
-
-    def __init__(self, engine: Engine, session: str, program: str) -> None:
-        self._engine = engine
-        self._done = threading.Event()
-        self._trace: Trace | None = None
-        self.session = session
-        self.program = program
-        self.cached = False  # True where the trace was there already
-        self._job: _Job | None = None  # None where it was cached
-
-    @property
-    def done(self) -> bool:
-        return self._done.is_set()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the trace is there. False where the time ran out first."""
-        return self._done.wait(seconds)
-
-    def result(self, seconds: float | None = None) -> Trace:
-        """The trace. Raises TimeoutError where it isn't there within that many seconds."""
-        if not self._done.wait(seconds):
-            raise TimeoutError(f"no trace within {seconds} s")
-        assert self._trace is not None
-        return self._trace
-
-    @property
-    def place(self) -> int:
-        """How many runs are before this one: 0 when it is under way or done."""
-        return self._engine._place(self)
-
-    @property
-    def waits_for(self) -> WaitsFor:
-        """What it waits for: its TensorFlow to be imported, a free slot, or memory; "" when it is under way or done."""
-        return self._engine._waits_for(self)
-
-    def so_far(self) -> Trace:
-        """What the run has said up to now: a trace of status `running`, or the whole one where it has ended. A run that
-        lost its parent begins again, and so does this; one that waits has but its `run` event. Any thread may ask."""
-        return self._engine._so_far(self)
-
-    def cancel(self) -> None:
-        """Nobody waits for this ticket any more. A run that no other ticket wants is killed."""
-        self._engine._cancel(self)
-
-    def _finish(self, trace: Trace) -> None:
-        self._trace = trace
-        self._done.set()
 
 
 class Engine:
@@ -177,12 +82,11 @@ class Engine:
         self._stopped: list[WarmRuntime] = []  # out of use, but perhaps not yet gone
         self._died_importing: Counter[str] = Counter()  # how often in a row, by runtime
         self._states: dict[str, WarmState] = {}  # of parents that could not start
-        self._queue: FairQueue[_Job] = FairQueue()
-        self._jobs: dict[str, _Job] = {}  # waiting and running, by key
-        self._running: dict[int, _Job] = {}  # by the id by which the parent knows them
+        self._queue: FairQueue[Job] = FairQueue()
+        self._jobs: dict[str, Job] = {}  # waiting and running, by key
+        self._running: dict[int, Job] = {}  # by the id by which the parent knows them
         self._run_ids = itertools.count(1)
-        self._cache: OrderedDict[str, CachedRun] = OrderedDict()
-        self._cached_bytes = 0
+        self._cache = RunCache()
         self._workplace = Workplace()
         self._patience = patience or Patience()
         self._clock = AwakeClock(2 * self._patience.look)
@@ -287,10 +191,9 @@ class Engine:
                 raise EngineClosedError("the engine is closed")
             cached = self._cache.get(key)
             if cached is not None:
-                self._cache.move_to_end(key)
                 ticket.cached = True
                 ticket.program = cached.program
-                ticket._finish(cached.trace)
+                ticket.finish(cached.trace)
                 return ticket
             job = self._jobs.get(key)
             if job is None or job.warm is None:
@@ -298,7 +201,7 @@ class Engine:
             if job is None:
                 job = self._jobs[key] = self._job(key, request, runtime, program)
             job.tickets.add(ticket)
-            ticket._job, ticket.program = job, job.program
+            ticket.job, ticket.program = job, job.program
             if job.warm is None:
                 self._queue.add(session, job)
                 self._dispatch()
@@ -328,24 +231,24 @@ class Engine:
         if self._queue.length() >= self.limits.waiting:
             raise EngineBusyError(self.limits.waiting)
 
-    def _job(self, key: str, request: Request, runtime: Runtime, program: str) -> _Job:
+    def _job(self, key: str, request: Request, runtime: Runtime, program: str) -> Job:
         """A cluster takes a slot for each of its tasks but those that only serve; one that is bigger than the engine
         takes all there are, and so runs alone."""
         tasks, serving = request.experiment.tasks(request.settings), request.experiment.serving(request.settings)
         working = sum(count for name, count in tasks.items() if name not in serving)
         slots = min(max(1, working), self.slots)
-        return _Job(key, request, runtime, program, slots, processes=sum(tasks.values()) or 1)
+        return Job(key, request, runtime, program, slots, processes=sum(tasks.values()) or 1)
 
-    def _place(self, ticket: Ticket) -> int:
+    def place_of(self, ticket: Ticket) -> int:
         with self._lock:
             for place, job in enumerate(self._queue.order(), 1):
                 if ticket in job.tickets:
                     return place
         return 0
 
-    def _waits_for(self, ticket: Ticket) -> WaitsFor:
+    def what_waits_for(self, ticket: Ticket) -> WaitsFor:
         with self._lock:
-            job = ticket._job
+            job = ticket.job
             if ticket.done or job is None or job.warm is not None:
                 return ""
             warm = self._warm.get(job.runtime.name)
@@ -354,19 +257,16 @@ class Engine:
             first = self._next()
             return (first and self._lacks(first)) or "slots"
 
-    def _so_far(self, ticket: Ticket) -> Trace:
+    def trace_so_far(self, ticket: Ticket) -> Trace:
         with self._lock:
-            if ticket._trace is not None:
-                return ticket._trace
-            assert ticket._job is not None
-            return Trace((self._start_event(ticket._job), *ticket._job.events))
+            return ticket.result(0) if ticket.job is None or ticket.done else ticket.job.trace()
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Job | None:
         """The next of those whose parent is ready: it is waited for, however small those behind it are."""
         ready = {name for name, warm in self._warm.items() if warm.ready}
         return self._queue.first(lambda job: job.runtime.name in ready)
 
-    def _lacks(self, job: _Job) -> WaitsFor:
+    def _lacks(self, job: Job) -> WaitsFor:
         """What there is too little of for that run to start, "" where it can. One alone always can."""
         if not self._running:
             return ""
@@ -388,7 +288,7 @@ class Engine:
             else:
                 self._begin(job, self._warm[job.runtime.name])
 
-    def _begin(self, job: _Job, warm: WarmRuntime) -> None:
+    def _begin(self, job: Job, warm: WarmRuntime) -> None:
         job.warm = warm
         job.run_id = next(self._run_ids)
         job.attempts += 1
@@ -410,15 +310,15 @@ class Engine:
             }
         )
 
-    def _cancel(self, ticket: Ticket) -> None:
+    def cancel(self, ticket: Ticket) -> None:
         with self._lock:
-            job = ticket._job
+            job = ticket.job
             if ticket.done or job is None:
                 return
             job.tickets.discard(ticket)
             if not any(other.session == ticket.session for other in job.tickets):
                 self._queue.remove(job, ticket.session)
-            ticket._finish(self._trace(job, Ending("cancelled", "unwanted")))
+            ticket.finish(job.trace(Ending("cancelled", "unwanted")))
             if not job.tickets:
                 # It leaves the books now, so that an equal request starts afresh; its slot is free when the parent says
                 # that the process is gone.
@@ -426,7 +326,7 @@ class Engine:
                 self._end_run(job)
             self._dispatch()
 
-    def _end_run(self, job: _Job) -> None:
+    def _end_run(self, job: Job) -> None:
         """Have the parent end a run, soon."""
         if job.warm is not None:
             job.warm.send({"cancel": job.run_id})
@@ -526,12 +426,12 @@ class Engine:
                     self._on_run_end(job, warm, replace(message, stderr=stderr))
                     self._dispatch()
 
-    def _run_of(self, warm: WarmRuntime, message: RunMessage) -> _Job | None:
+    def _run_of(self, warm: WarmRuntime, message: RunMessage) -> Job | None:
         """The run that a parent speaks of. None where it is none of its own, or no longer."""
         job = self._running.get(message.run)
         return job if job is not None and job.warm is warm else None
 
-    def _on_run_end(self, job: _Job, warm: WarmRuntime, message: Ended) -> None:
+    def _on_run_end(self, job: Job, warm: WarmRuntime, message: Ended) -> None:
         del self._running[job.run_id]
         warm.runs += 1
         warm.used = time.monotonic()
@@ -564,7 +464,7 @@ class Engine:
                     self._not_started(name, warm.state)
             self._dispatch()
 
-    def _requeue(self, job: _Job) -> None:
+    def _requeue(self, job: Job) -> None:
         """A run came to nothing through no fault of its own: it is the next of those who still wait for it."""
         job.begin_again()
         for ticket in job.tickets:
@@ -651,41 +551,16 @@ class Engine:
 
     # ------------------------------------------------------------------ traces
 
-    def _start_event(self, job: _Job) -> Event:
-        """What is known before anything runs; the parent's own word on its versions, where it has given it."""
-        versions = (job.warm and job.warm.info) or job.runtime.versions
-        return {
-            "event": "run",
-            "t": 0.0,
-            "experiment": job.request.experiment.name,
-            "settings": job.request.settings.model_dump(mode="json"),
-            "tensorflow": versions.tensorflow,
-            "keras": versions.keras,
-            "python": job.warm.info.python if job.warm and job.warm.info else "",
-            "devices": job.request.experiment.devices(job.request.settings),
-        }
-
-    def _trace(self, job: _Job, ending: Ending) -> Trace:
-        return Trace((self._start_event(job), *job.events, ending.event()), ending.stderr)
-
-    def _finish(self, job: _Job, ending: Ending) -> None:
-        trace = self._trace(job, ending)
+    def _finish(self, job: Job, ending: Ending) -> None:
+        trace = job.trace(ending)
         self._queue.remove(job)
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
         for ticket in job.tickets:
-            ticket._finish(trace)
+            ticket.finish(trace)
         if trace.answered and job.request.experiment.deterministic and not is_transient(trace):
-            self._add_to_cache(job, trace)
-
-    def _add_to_cache(self, job: _Job, trace: Trace) -> None:
-        if job.key in self._cache:
-            return
-        self._cache[job.key] = CachedRun(trace, job.program, job.printed + len(trace.stderr))
-        self._cached_bytes += self._cache[job.key].size
-        while self._cached_bytes > CACHED_BYTES:
-            _, oldest = self._cache.popitem(last=False)
-            self._cached_bytes -= oldest.size
+            size = job.printed + len(trace.stderr)
+            self._cache.add(job.key, CachedRun(trace, job.program, size))
 
 
 def _see_to_their_end(parents: Collection[WarmRuntime]) -> None:

@@ -21,7 +21,7 @@ STRICT = ConfigDict(strict=True)
 @dataclass(frozen=True, config=STRICT)
 class Versions:
     """What a parent found out about itself. `seconds`: how long TensorFlow's import took, `modules`: of how many.
-    `network`: what its runs can reach, nothing but each other or all that the machine reaches, and why the latter."""
+    `network`: what its runs can reach, and why where that is the host's."""
 
     tensorflow: str
     keras: str
@@ -29,8 +29,8 @@ class Versions:
     python: str
     modules: int
     seconds: float
-    network: Literal["loopback", "host"]
-    network_reason: str
+    network: Literal["loopback", "host"] = "host"
+    network_reason: str = ""
 
 
 @dataclass(frozen=True, config=STRICT)

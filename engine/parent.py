@@ -261,7 +261,8 @@ class Run:
             if task.exit == 0 or self.over:
                 continue
             task.died = bool(task.name) and self.stopped is None
-            if self.failed is None and task.name not in self.may_be_killed:
+            was_to_die = task.exit == -signal.SIGKILL and task.name in self.may_be_killed
+            if self.failed is None and not was_to_die:
                 self.failed = task
                 self.deadline = min(self.deadline, now + GRACE)
         if (

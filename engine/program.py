@@ -14,8 +14,6 @@ from engine.experiments import Experiment
 from engine.settings import Settings
 from engine.versions import Versions
 
-__all__ = ["Versions", "notebook", "render"]
-
 PROGRAMS = Path(__file__).parent / "programs"
 # The cell that starts a cluster. Any exit status but 0 stops the notebook, as an exception in a cell does.
 RUN_SCRIPT = """\

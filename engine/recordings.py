@@ -16,10 +16,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import Experiment
+from engine.job import Ticket
 from engine.program import render
 from engine.request import Request
 from engine.runtimes import Runtime, RuntimeMissingError, choose, runtime_name, version_key
@@ -201,7 +202,7 @@ def record(engine: Engine, experiment: Experiment[Any], runtime: Runtime, folder
     return True
 
 
-def without_noise(trace: Trace) -> list[Event]:
+def without_noise(trace: Trace) -> list[dict[str, Any]]:
     """The events of a trace less what differs between two equal runs on one version: times, the addresses and numbers
     that objects have in messages, stack frames outside the program, the release of Python, and which of a cluster's
     tasks was faster: the events of each are together."""
@@ -280,14 +281,14 @@ def _recording(line: str, provenance: Provenance) -> Recording:
 
 def _portable(trace: Trace) -> Trace:
     """A trace as it may leave this machine."""
-    events = [
-        {
-            name: round(value, DECIMALS) if name in ("t", "seconds") else _cleaned(value, PATHS)
-            for name, value in event.items()
-        }
-        for event in trace.events
-    ]
-    return Trace(tuple(events), _cleaned(trace.stderr, PATHS))
+    return Trace(tuple(map(_portable_event, trace.events)), _cleaned(trace.stderr, PATHS))
+
+
+def _portable_event(event: Event) -> Event:
+    fields: dict[str, Any] = {name: _cleaned(value, PATHS) for name, value in event.items()}
+    for name in {"t", "seconds"} & fields.keys():
+        fields[name] = round(fields[name], DECIMALS)
+    return cast("Event", fields)
 
 
 def _cleaned(value: Any, rules: Iterable[tuple[re.Pattern[str], str]]) -> Any:

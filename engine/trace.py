@@ -4,9 +4,91 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Required, TypedDict
 
-Event = dict[str, Any]
+
+class Event(TypedDict, total=False):
+    """One event of a run. Each has its name and its time; the other fields are those of its name, see design.md and the
+    programs. Asking for one that isn't here, or making an event without its time, is a mistake that mypy finds."""
+
+    event: Required[str]
+    t: Required[float]  # seconds since the run began
+    # Made by the engine: `run`, `end`, `died`, `output`.
+    experiment: str
+    settings: dict[str, Any]
+    tensorflow: str
+    keras: str
+    python: str
+    devices: list[str]
+    status: Any  # of `end` a Status, of `died` an exit status
+    seconds: float
+    why: str
+    detail: str
+    reason: str
+    signal: str
+    text: str
+    # Made by programs.
+    address: Any
+    begun: Any
+    bytes: Any
+    cluster: Any
+    collection: Any
+    correct: Any
+    counter: Any
+    device: Any
+    distance: Any
+    examples: Any
+    gradients: Any
+    held: Any
+    home: Any
+    index: Any
+    job: Any
+    kind: Any
+    line: Any
+    local_step: Any
+    loss: Any
+    losses: Any
+    merged: Any
+    message: Any
+    metric: Any
+    moment: Any
+    moving_averages: Any
+    name: Any
+    name_scope: Any
+    names: Any
+    needed: Any
+    of: Any
+    op: Any
+    operation: Any
+    optimizer: Any
+    parts: Any
+    pushes: Any
+    rate: Any
+    reference_loss: Any
+    reference_update: Any
+    replica: Any
+    replicas: Any
+    reuse: Any
+    role: Any
+    same_as: Any
+    shape: Any
+    step: Any
+    steps: Any
+    strategy: Any
+    task: Any
+    tokens: Any
+    type: Any
+    update: Any
+    value: Any
+    variable: Any
+    variable_scope: Any
+    variables: Any
+    waited: Any
+    waiting: Any
+    weights: Any
+    worker: Any
+
+
 # "running" is of a trace whose run is still under way: no event says it.
 Status = Literal["ok", "error", "timeout", "cancelled", "killed", "running"]
 
@@ -61,7 +143,7 @@ class Trace:
         """The events of that name, in order."""
         return [event for event in self.events if event["event"] == name]
 
-    def without_times(self) -> list[Event]:
+    def without_times(self) -> list[dict[str, Any]]:
         """The events less what differs between two equal runs: `t` and the end's `seconds`."""
         return [{key: value for key, value in event.items() if key not in ("t", "seconds")} for event in self.events]
 

@@ -28,7 +28,7 @@ LANGUAGES: Final[tuple[Language, ...]] = tuple(
 
 MINUS = "−"  # a real minus sign: as wide as a digit, never a line break after it
 # Between a Han character and a letter, digit or code: a narrow gap, as in all texts here, which Babel leaves out.
-_BESIDE_HAN = re.compile(r"(?<=[\u4e00-\u9fff])(?=[!-~])|(?<=[!-~])(?=[\u4e00-\u9fff])")
+_BESIDE_HAN = re.compile(rf"(?<=[\u4e00-\u9fff])(?=[!-~{MINUS}])|(?<=[!-~])(?=[\u4e00-\u9fff])")
 _HUGE = 1e9
 _NOISE = 1e-5  # what is smaller is what float32 arithmetic leaves of 0, for values around 1
 

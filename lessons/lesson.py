@@ -109,7 +109,9 @@ class Lesson(Comparison[S]):
     """Text, controls and figures around one experiment. Its page is pages/`name`.py.
 
     Before the `first` settings come `places`: those that say `in` or `out`, shown as things in a box that is the scope,
-    or outside of it. `unused` names, for a choice of settings, those that change nothing then. `figure`, `alternative`
+    or outside of it. `unused` names, for a choice of settings, those that change nothing then; `captions`, for those
+    whose option means something else in that company, the text that says it: `controls.{setting}.captions.{name}`.
+    `figure`, `alternative`
     (the figure in words, for those who can't see it) and `story` (what happened, a sentence each) are written from a
     trace. So is `fix`, where there is one: the settings to change so that the run goes right, or None. `guide` leads
     through runs worth a look, and `actions` gives the changes that a click under the figure makes, those to one subject
@@ -126,6 +128,7 @@ class Lesson(Comparison[S]):
     fix: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()
+    captions: Callable[[S], Mapping[str, str]] = lambda settings: {}
     prediction: Prediction | None = None
     actions: Callable[[S], Iterable[Action]] | None = None
     live: bool = False

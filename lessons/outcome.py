@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from lessons.language import Texts, number
+from lessons.language import Texts, number, numbers_apart
 
 MAX_SEPARATE: Final = 4  # copies that are named one by one
 
@@ -43,9 +43,9 @@ def nothing(texts: Texts) -> Outcome:
     return Outcome("none", texts("outcome.nothing"))
 
 
-def values(copies: Sequence[float], texts: Texts) -> str:
-    """Each copy's value; one for all, where there are many and they are equal."""
-    numbers = [number(copy) for copy in copies]
+def values(copies: Sequence[float], texts: Texts, *, apart: bool = False) -> str:
+    """Each copy's value, or one for all of many that are equal; those that are `apart` are seen to differ."""
+    numbers = numbers_apart(copies) if apart else [number(copy) for copy in copies]
     if len(numbers) > MAX_SEPARATE and len(set(numbers)) == 1:
         return texts("outcome.each", value=numbers[0], count=len(numbers))
     return texts.items(numbers)

@@ -145,13 +145,12 @@ def memories(engine: Engine) -> dict[str, float]:
 
 def start() -> dict[str, float]:
     """From the start of the server, in a browser: to the first page shown, and to the first live result."""
-    from tests.pages.browser import browser, free_port, serving  # noqa: PLC0415  needs Chromium, the rest does not
+    from tests.pages.browser import browser, serving  # noqa: PLC0415  needs Chromium, the rest does not
 
-    port = free_port()
     began = time.perf_counter()
-    with serving(port), browser() as chromium:
+    with serving() as server, browser() as chromium:
         page = chromium.new_page()
-        page.goto(f"http://localhost:{port}/aggregation?aggregation=MEAN")
+        page.goto(f"{server.address}/aggregation?aggregation=MEAN")
         page.get_by_role("heading", level=1).first.wait_for(timeout=60_000)
         shown = time.perf_counter() - began
         page.locator("[data-testid=stPlotlyChart]").first.wait_for(timeout=120_000)

@@ -108,5 +108,5 @@ SYNC_REPLICAS = Experiment(
     deterministic=False,
     tasks=cluster,
     may_be_killed=killed,
-    seconds=30,
+    seconds=60,
 )

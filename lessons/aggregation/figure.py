@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import plotly.graph_objects as go
 
 from lessons import player
-from lessons.aggregation.reading import Count, Merge, Reading, Step, Values, drifted
+from lessons.aggregation.reading import Count, Merge, Reading, Step, Values, differ
 from lessons.language import MINUS, Texts, number
 from lessons.player import (
     BLUE,
@@ -242,9 +242,11 @@ class _Drawing:
         return step.after if self._applied(frame) else step.before
 
     def _boxes(self, frame: _Frame) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The copies' cards, and over them those of drifted ones; one that isn't there has no width."""
+        """The copies' cards, and over them others where they differ; one that isn't there has no width. Where copies
+        differ, none of them is the right one."""
         held = self._held(frame)
-        off = drifted(held)
+        there = [value is not None for value in held]
+        apart = [shown and differ(held) for shown in there]
         half = self.card_height / 2
 
         def cards(shown: Sequence[bool]) -> dict[str, Any]:
@@ -256,7 +258,7 @@ class _Drawing:
                 y += [lane - half, lane - half, lane + half, lane + half, lane - half, None]
             return {"x": x[:-1], "y": y[:-1]}
 
-        return cards([value is not None for value in held]), cards(off)
+        return cards(there), cards(apart)
 
     def _banner(self, frame: _Frame) -> dict[str, Any]:
         right = 1.0 if frame.phase == "error" else 0.0
@@ -389,7 +391,8 @@ class _Drawing:
         points = Points()
         held, step = self._held(frame), self._step(frame)
         left = self.columns.copy + _PAD
-        for replica, (lane, value, apart) in enumerate(zip(self.lanes, held, drifted(held), strict=True)):
+        apart = differ(held)
+        for replica, (lane, value) in enumerate(zip(self.lanes, held, strict=True)):
             ink = UNUSED if value is None else DARK if apart else LIGHT
             device = self.reading.devices[replica] + (" ≠" if apart else "")
             before = step.before[replica] if step and self._applied(frame) else None
@@ -455,7 +458,7 @@ class _Drawing:
         held = self._held(frame)
         if None in held or self.replicas == 1:
             return self.texts("figure.copies")
-        return self.texts("figure.copies_drifted" if any(drifted(held)) else "figure.copies_equal")
+        return self.texts("figure.copies_drifted" if differ(held) else "figure.copies_equal")
 
     def _expectation(self, count: Count, step: int) -> str:
         """What a counter should say, and why: one of the steps, or of every replica in every step."""
@@ -468,6 +471,8 @@ class _Drawing:
             phase_key = f"{phase}_{self._merge_caption}"
         elif phase == "error" and self.reading.failure and not self.reading.failure.raised:
             phase_key = "stopped"
+        elif phase == "contribute" and self.reading.route == "cross_replica":
+            phase_key = "contribute_once"
         else:
             phase_key = phase
         text = self.texts(f"figure.phase.{phase_key}")

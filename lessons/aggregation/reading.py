@@ -8,8 +8,7 @@ trace cannot tell which it was, and `Step.fits` says so.
 from __future__ import annotations
 
 import math
-from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -25,8 +24,9 @@ Merge = Literal["sum", "mean", "first", "own", "one", "same", "other"]
 # What accounts for a number that no plain rule gives, or for a learning rate that was not the one asked for.
 # "clipped": each contribution clipped, then summed. "clipped_after": summed, then clipped. "clipped_either":
 # both give it. "lost": summed without the last replica's. "split": the value divided by the number of
-# replicas. "whole_rate": an int32 weight cuts the rate to whole.
-Why = Literal["clipped", "clipped_after", "clipped_either", "lost", "split", "whole_rate"]
+# replicas. "split_cut": so divided, and cut to whole for an int32 weight. "whole_rate": an int32 weight cuts the
+# rate to whole.
+Why = Literal["clipped", "clipped_after", "clipped_either", "lost", "split", "split_cut", "whole_rate"]
 # Where the variable's aggregation is asked: when it is written, at a cross-replica read, or nowhere.
 Asked = Literal["write", "read", "never"]
 # What the run was doing when it failed.
@@ -111,14 +111,9 @@ class Step:
         )
 
     @property
-    def drifted(self) -> tuple[bool, ...]:
-        """Which copies differ from what most copies hold (from the first copy, where no value has most)."""
-        return drifted(self.after)
-
-    @property
     def equal(self) -> bool | None:
         """True where all copies hold the same; None where they did not all report."""
-        return not any(self.drifted) if self.finished else None
+        return not differ(self.after) if self.finished else None
 
     @property
     def used(self) -> tuple[bool | None, ...]:
@@ -186,6 +181,14 @@ class Reading:
         return bool(self.settings["synchronization"] == "ON_READ")
 
     @property
+    def wrong(self) -> bool:
+        """True for an error, for copies that drifted, and for a number that was lost or cut on its way."""
+        if self.failure is not None:
+            return self.failure.raised
+        drifted = self.last is not None and self.last.equal is False and not self.on_read
+        return drifted or any(step.why in ("lost", "split_cut", "whole_rate") for step in self.steps)
+
+    @property
     def last(self) -> Step | None:
         """The last step that every copy reported on, None where there is none."""
         return next((step for step in reversed(self.steps) if step.finished), None)
@@ -232,7 +235,7 @@ def read(trace: Trace) -> Reading:
         kind=next((event["kind"] for event in trace.of("placement")), None),
         start=copies.get(0, nothing),
         steps=tuple(steps),
-        asked=_asked(settings),
+        asked=asked(settings),
         rate=rate,
         status=trace.status,
         failure=failure,
@@ -240,16 +243,19 @@ def read(trace: Trace) -> Reading:
 
 
 @lru_cache(maxsize=1024)  # asked again for every frame of a figure
-def drifted(copies: Values) -> tuple[bool, ...]:
-    """Which of these values differ from what most of them are (from the first, where no value has most)."""
+def differ(copies: Values) -> bool:
+    """True where not all of these values that are known are the same."""
     known = [copy for copy in copies if copy is not None]
-    if not known:
-        return (False,) * len(copies)
     # Copies of a mirrored variable go through the same arithmetic, so equal ones are equal to the last
     # float32 digits.
-    alike = Tally({i: sum(_close(one, other, abs(one)) for other in known) for i, one in enumerate(known)})
-    usual = known[alike.most_common(1)[0][0]]  # the first of those with most
-    return tuple(copy is not None and not _close(copy, usual, abs(usual)) for copy in copies)
+    return any(not _close(copy, known[0], abs(known[0])) for copy in known)
+
+
+def asked(settings: Mapping[str, Any]) -> Asked:
+    """Where a variable with these settings is asked for its aggregation."""
+    if settings["synchronization"] == "ON_READ":
+        return "read"
+    return "write" if settings["route"] in ("assign_add", "assign", "assign_sub") else "never"
 
 
 def _step(
@@ -293,7 +299,7 @@ def _step(
         reached, applied = took, tuple(factor * value for value in took)
         if settings["route"].startswith("optimizer") and rate != settings["learning_rate"]:
             why = "whole_rate"
-        if not any(drifted(reached)):
+        if not differ(reached):
             merged = reached[0]
     read_fits = _read_fits(new, value_read)
     return Step(
@@ -351,8 +357,13 @@ def _account(settings: dict[str, Any], sent: Sequence[float], gives: Any) -> tup
         if len(sent) % 2 and gives((sum(each[:-1]),) * len(sent)):
             return "lost", each
     # values_util.on_read_assign_cross_replica: so that a sum survives saving and restoring.
-    if settings["synchronization"] == "ON_READ" and gives([value / len(sent) for value in sent]):
-        return "split", tuple(sent)
+    if settings["synchronization"] == "ON_READ":
+        shares = [value / len(sent) for value in sent]
+        if gives(shares):
+            return "split", tuple(sent)
+        # There the share is a float, which tf.cast then cuts to the variable's dtype.
+        if settings["dtype"] == "int32" and gives([float(math.trunc(share)) for share in shares]):
+            return "split_cut", tuple(sent)
     return None, tuple(sent)
 
 
@@ -398,12 +409,6 @@ def _failure(trace: Trace, copies: dict[int, Values]) -> StepFailure | None:
     reported = copies.get(step)
     place: Place = "creation" if step == 0 else "update" if reported is None or None in reported else "read"
     return StepFailure(**vars(found), step=step, place=place)
-
-
-def _asked(settings: dict[str, Any]) -> Asked:
-    if settings["synchronization"] == "ON_READ":
-        return "read"
-    return "write" if settings["route"] in ("assign_add", "assign", "assign_sub") else "never"
 
 
 def _method(settings: dict[str, Any]) -> Literal["assign_add", "assign", "assign_sub"]:

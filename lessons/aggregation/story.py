@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.trace import Trace
+from lessons.aggregation.fix import NO_GPU, NO_KERNEL, suggested_fix
 from lessons.aggregation.reading import Reading, Step, StepFailure, Values
 from lessons.language import Texts, number
 
@@ -18,19 +19,24 @@ ERRORS: Final = (
     ),  # cross_device_ops.reduce_non_distributed_value
     ("object has no attribute 'shape'", "python_zero"),  # the same, its np.zeros(value.shape)
     ("'PerReplica' object has no attribute", "cross_values"),  # values_util.assign_on_each_device
+    ("Attempt to convert a value (PerReplica", "cross_values"),  # the same, of TensorFlow 2.4 and 2.5
     ("unsupported operand type(s) for /: 'PerReplica'", "cross_values"),  # on_read_assign_cross_replica
     ("object has no attribute 'dtype'", "python_optimizer"),  # keras TFOptimizer._all_reduce_sum_gradients
+    ("object because it doesn't have device set", "python_optimizer"),  # the same, of TensorFlow 2.4 and 2.5
+    ("Expected value to be mirrored across replicas", "cross_mirrored"),  # TensorFlow 2.4, values_util.assert_mirrored
     ("aggregation=MEAN and a non-floating dtype", "mean_int"),  # values.DistributedVariable.__init__
     ("Could not convert from `tf.VariableAggregation`", "read_none"),  # ReduceOp.from_variable_aggregation
     ("SyncOnReadVariable does not support", "cross_sum"),  # values_util.on_read_assign_add_cross_replica
     ("got an unexpected keyword argument", "unsummed"),  # keras BaseOptimizer.apply_gradients
-    ("list_physical_devices finds no GPU", "no_gpu"),  # the program itself
+    ("node Sqrt}}; Op<name=Sqrt", "whole_norm"),  # clip_ops.clip_by_norm
+    (NO_KERNEL, "no_kernel"),
+    (NO_GPU, "no_gpu"),
 )
 
 
 def what_happened(reading: Reading, trace: Trace, texts: Texts) -> list[str]:
-    """Two to five short sentences in Markdown: what was sent, how it was merged, what copies, reads and
-    counters say, or what an error means and the smallest change that fixes it."""
+    """Two to six short sentences in Markdown: what was sent, how it was merged, what copies, reads and
+    counters say, or what an error means, and the smallest change that fixes what went wrong."""
     return _Story(reading, trace, texts).sentences()
 
 
@@ -63,24 +69,33 @@ class _Story:
                 sentences.append(self._counters(step))
         if failure:
             sentences += self._failure(failure)
+        if change := suggested_fix(reading):
+            words = self.texts.list(f"`{name}={value}`" for name, value in change.items())
+            sentences.append(self.texts("story.change", change=words))
         return sentences
 
     def _sent(self, step: Step) -> str:
-        if self.reading.settings["value"] == "python":
-            return self.texts("story.sent.python", gradients=self._list(step.gradients[:1]))
+        """Who brings which numbers, and how often."""
+        plain, sent = self.reading.settings["value"] == "python", step.gradients
+        if self.reading.route == "cross_replica":
+            key = "cross_python" if plain else "cross"
+        elif plain:
+            key = "python"
+        else:
+            key = "one" if self.replicas == 1 else "alike" if len(set(sent)) == 1 else "many"
+        shown = sent[:1] if plain or key == "alike" else sent
+        texts = self.texts
+        sentence = texts(f"story.sent.{key}", count=self.replicas, replicas=self.replicas, gradients=self._list(shown))
         steps = len([each for each in self.reading.steps if None not in each.gradients])
-        key = ("one" if self.replicas == 1 else "many") + ("_each" if steps > 1 else "")
-        return self.texts(
-            f"story.sent.{key}", replicas=self.replicas, steps=steps, gradients=self._list(step.gradients)
-        )
+        return texts.sentences([sentence, texts("story.sent.steps", count=steps)]) if steps > 1 else sentence
 
     def _merge(self, step: Step) -> list[str]:
         if self.reading.with_optimizer:
             return self._optimizer(step)
         unexplained = "write.other" if step.merged is not None else "write.differ"
         if self.reading.route == "cross_replica":
-            if step.why == "split":
-                key = "on_read.split"
+            if step.why in ("split", "split_cut"):
+                key = f"on_read.{step.why}"
             elif self.reading.asked == "read" and step.merged is not None:
                 key = "on_read.cross"
             elif "own" in step.fits:
@@ -130,6 +145,8 @@ class _Story:
             total=number(sum(gradients)),
             gap=number(abs(step.gap or 0.0)),
             value=number(gradients[0]),
+            share=number(gradients[0] / self.replicas),
+            read="?" if step.read is None else number(step.read),
             full=number(sum(value for value in step.contributions if value is not None)),
             half=self.replicas // 2,
             rules=self._rules(step.fits),
@@ -143,9 +160,9 @@ class _Story:
         if not step.equal:
             key = "differ_on_read" if self.reading.on_read else "differ"
             return self.texts(f"story.copies.{key}", copies=self._list(step.after))
-        key = ("equal" if step.number == 1 else "equal_steps") + ("_one" if self.replicas == 1 else "")
+        key = "equal_steps" if step.number > 1 else "same" if step.before == step.after else "equal"
         return self.texts(
-            f"story.copies.{key}",
+            f"story.copies.{key}" + ("_one" if self.replicas == 1 else ""),
             method="optimizer.apply_gradients" if self.reading.with_optimizer else f"weight.{self.reading.method}",
             before=self._list(step.before[:1]),
             after=self._list(step.after[:1]),

@@ -57,7 +57,7 @@ def alternative(reading: Reading, texts: Texts) -> str:
 
 def outcome(reading: Reading, texts: Texts) -> str:
     """What came of it, in a few words."""
-    kind = reading.error["type"] if reading.error else ""
+    kind = reading.failure.kind if reading.failure else ""
     return texts(f"figure.outcome.{reading.outcome}", kind=kind)
 
 
@@ -201,8 +201,8 @@ class _Drawing:
         for _, worker in self.of("worker"):
             x, y = self.hand(worker)
             text = ""
-            if reading.outcome == "raised" and reading.error is not None:
-                text = reading.error["type"]
+            if reading.outcome == "raised" and reading.failure is not None:
+                text = reading.failure.kind
             elif worker == 0 and reading.written and phase in ("write", "read"):
                 text = texts("figure.writes", value=number(max(reading.written.values())))
             elif worker in reading.read and phase == "read":

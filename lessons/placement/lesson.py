@@ -13,25 +13,34 @@ from lessons.placement.story import what_happened
 
 
 def unused(settings: PlacementSettings) -> frozenset[str]:
-    """The settings that change nothing: a setter that is not used has no strategy and merges nothing."""
+    """The settings that change nothing: what is said of a graph that isn't built, of a setter that is not used, or of
+    which server is next where there is one."""
+    if settings.device_setter == "article":
+        return frozenset({"strategy", "sizes", "partitioner", "inner_device", "merge_devices"})
     found = set()
     if settings.device_setter != "used":
         found |= {"strategy", "merge_devices"}
     elif settings.inner_device == "none":
         found |= {"merge_devices"}
+    elif settings.merge_devices == "no":
+        found |= {"strategy"}
+    if settings.ps == 1:
+        found |= {"strategy"}
     return frozenset(found)
 
 
 def suggested_fix(reading: Reading) -> dict[str, str] | None:
-    """Setting -> the value that fixes the run: the article's call without its task_index, then given to tf.device."""
-    setter = reading.settings["device_setter"]
-    if setter == "article" and reading.error is not None:
-        return {"device_setter": "unused"}
-    if setter in ("none", "unused") and not reading.placed:
-        return {"device_setter": "used"}
-    if setter == "used" and reading.devices and not reading.placed:
-        return {"merge_devices": "yes"}
-    return None
+    """Setting -> the value that fixes the run: the setter, without its task_index, is given to tf.device, and adds to
+    an inner device what that leaves open. None where there is nobody to share with."""
+    raised = reading.failure is not None and reading.failure.raised
+    if reading.placed if not raised else reading.settings["device_setter"] != "article":
+        return None
+    if reading.settings["workers"] == 1 and not raised:
+        return None
+    wanted = {"device_setter": "used"}
+    if reading.settings["inner_device"] != "none":
+        wanted["merge_devices"] = "yes"
+    return {name: value for name, value in wanted.items() if reading.settings[name] != value}
 
 
 def answers(trace: Trace) -> frozenset[str]:
@@ -43,9 +52,9 @@ def answers(trace: Trace) -> frozenset[str]:
 def outcome(trace: Trace, texts: Texts) -> Outcome:
     """Whether a write arrives at the other workers, and on which processes the variables are."""
     reading = read(trace)
-    if reading.error is not None:
-        cause = "task_index" if "task_index" in reading.error["message"] else None
-        return raised(reading.error["type"], cause, texts)
+    if reading.failure is not None and reading.failure.raised:
+        cause = "task_index" if "task_index" in reading.failure.message else None
+        return raised(reading.failure.kind, cause, texts)
     homes: dict[str, list[str]] = {}
     for job, index in reading.uses.get(0, {}).values():
         homes.setdefault(job, []).append(str(index))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.trace import Trace
+from lessons.failure import Failure, failure_of
 
 Process = tuple[str, int]  # ("ps", 0)
 Outcome = Literal["shared", "own", "mixed", "alone", "raised", "stopped"]
@@ -36,7 +37,7 @@ class Reading:
     operation: Process | None
     written: Mapping[str, float]
     read: Mapping[int, Mapping[str, float]]
-    error: Mapping[str, Any] | None
+    failure: Failure | None
     outcome: Outcome
 
     def bytes_on(self, process: Process) -> int:
@@ -47,6 +48,16 @@ class Reading:
     def placed(self) -> bool:
         """True where the graph says a job for every variable."""
         return all("/job:" in device for device in self.devices.values())
+
+    @property
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """Of each variable that a partitioner cut: the names of its parts."""
+        found: dict[str, tuple[str, ...]] = {}
+        for variable in self.devices:
+            whole, cut, _ = variable.partition("/part_")
+            if cut:
+                found[whole] = (*found.get(whole, ()), variable)
+        return found
 
 
 def read(trace: Trace) -> Reading:
@@ -81,7 +92,7 @@ def read(trace: Trace) -> Reading:
         operation=process_of(operations[0]["home"]) if operations else None,
         written=written,
         read=dict(sorted(seen.items())),
-        error=trace.error,
+        failure=failure_of(trace),
         outcome=_outcome(trace, written, seen),
     )
 

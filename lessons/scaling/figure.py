@@ -15,7 +15,14 @@ from lessons.scaling.reading import ROUNDING, Reading
 
 HEIGHT: Final = 440  # pixels, always: a live figure must not jump
 LOWEST: Final = 1e-9  # of a logarithmic axis; a distance of nothing is drawn here
-COLORS: Final = {"equal": EQUAL, "scaled": FAILED, "apart": FAILED, "diverged": FAILED}
+COLORS: Final = {
+    "equal": EQUAL,
+    "amplified": PURPLE,  # nothing is wrong there but the rounding
+    "scaled": FAILED,
+    "apart": FAILED,
+    "empty": FAILED,
+    "diverged": FAILED,
+}
 
 
 def figure(reading: Reading, texts: Texts) -> go.Figure:
@@ -82,12 +89,19 @@ def headline(reading: Reading, texts: Texts) -> str:
         steps=reading.settings["steps"],
         factor=number(round(first, 3)),
         distance=small(reading.steps[-1].distance) if reading.steps else "",
+        broken=reading.broken.number if reading.broken else "",
     )
 
 
 def alternative(reading: Reading, texts: Texts) -> str:
     """The figure in words."""
-    sentences = [texts("alternative.run", replicas=reading.replicas, steps=reading.settings["steps"])]
+    sentences = [
+        texts(
+            "alternative.run",
+            replicas=texts("count.replicas", count=reading.replicas),
+            steps=texts("count.steps", count=reading.settings["steps"]),
+        )
+    ]
     if reading.steps:
         first, last = reading.steps[0], reading.steps[-1]
         sentences += [

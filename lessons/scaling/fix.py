@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from lessons.scaling.reading import Reading
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from engine.experiments.scaling import Gradient, Loss, Rule
+from lessons.scaling.reading import Reading, as_meant, loss_factor
 
 
 def suggested_fix(reading: Reading) -> dict[str, str] | None:
-    """Setting -> value; None where the run keeps to the reference, or can't: against small batches it never does, it
-    only comes nearest with the linear rule."""
-    if reading.outcome in ("running", "equal", "nothing", "raised", "stopped"):
+    """Setting -> value; None where the run keeps to the reference, or can't: against small batches it never does, but
+    its steps can be worth as much as theirs together."""
+    outcome = reading.outcome
+    if reading.as_meant or outcome in ("running", "nothing", "raised", "stopped"):
         return None
     settings = reading.settings
     change: dict[str, str] = {}
     if reading.small_batches:
-        # N means added are the linear rule already.
-        if settings["loss"] == "global_mean" and settings["gradient"] != "mean" and settings["rule"] != "linear":
-            return {"rule": "linear"}
-        if settings["loss"] == "global_mean" and settings["gradient"] == "mean":
-            return {"gradient": "sum", "rule": "linear"}
-        keeps = settings["loss"] == "per_replica_mean" and settings["rule"] == "none"
-        return None if keeps else _global(settings) or None
-    if reading.loss_factor != 1 or (settings["last_batch"] == "keep" and settings["loss"] != "global_mean"):
-        change |= _global(settings)
-    if settings["rule"] != "none":
-        change["rule"] = "none"
-    if settings["normalization"] == "per_replica":
-        change["normalization"] = "synchronized"
-    if settings["last_batch"] == "keep":
-        change["last_batch"] = "keep_counted"
-    return change or None
+        if outcome == "empty":
+            change["last_batch"] = "drop"
+    else:
+        if settings["normalization"] == "per_replica" and reading.replicas > 1:
+            change["normalization"] = "synchronized"
+        if reading.uneven is not None and settings["last_batch"] == "keep":
+            change["last_batch"] = "keep_counted"
+    return (_factors(reading, {**settings, **change}) | change) or None
 
 
-def _global(settings: dict[str, object]) -> dict[str, str]:
-    """The mean over the global batch, summed by the optimizer."""
-    change = {} if settings["loss"] == "global_mean" else {"loss": "global_mean"}
-    return change | ({"gradient": "sum"} if settings["gradient"] == "mean" else {})
+def _factors(reading: Reading, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The fewest changes of loss, gradient and rule that make a step as long as is meant; of those that are as few,
+    one that leaves a true mean, and what comes first in the declaration."""
+    names = ("loss", "gradient", "rule")
+    choices = [
+        dict(zip(names, values, strict=True))
+        for values in itertools.product(get_args(Loss), get_args(Gradient), get_args(Rule))
+    ]
+    uneven = reading.uneven is not None
+    right = [choice for choice in choices if as_meant({**settings, **choice}, uneven=uneven)]
+    right.sort(key=lambda choice: not math.isclose(loss_factor({**settings, **choice}), 1))
+    changes = [{name: value for name, value in choice.items() if value != settings[name]} for choice in right]
+    return min(changes, key=len)

@@ -30,12 +30,13 @@ def answers(trace: Trace) -> frozenset[str]:
 
 
 def outcome(trace: Trace, texts: Texts) -> Outcome:
-    """Whether the replicas keep to the reference, and the loss of both at the end."""
+    """Whether the replicas keep to the reference, or their steps are worth as much as its, and the loss of both."""
     reading = read(trace)
     if reading.error is not None:
         return raised(reading.error, None, texts)
-    kind: Kind = "right" if reading.outcome == "equal" else "odd"
-    return Outcome(kind, texts(f"outcome.{kind}"), values([result.loss for result in reading.results.values()], texts))
+    kind: Kind = "right" if reading.as_meant else "odd"
+    head = "small_batches" if reading.as_meant and reading.small_batches else kind
+    return Outcome(kind, texts(f"outcome.{head}"), values([result.loss for result in reading.results.values()], texts))
 
 
 LESSON = Lesson(

@@ -91,7 +91,7 @@ def alternative(traces: Mapping[int, Trace], texts: Texts) -> str:
             texts(
                 "sweep.cell",
                 rate=number(RATES[row]),
-                replicas=REPLICAS[column],
+                replicas=texts("count.replicas", count=REPLICAS[column]),
                 loss="?" if loss is None else number(round(loss, 3)),
             )
         )

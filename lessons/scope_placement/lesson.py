@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.experiments.scope_placement import SCOPE_PLACEMENT, ScopePlacementSettings
 from engine.trace import Trace
-from lessons.language import Texts
+from lessons.language import Texts, number
 from lessons.lesson import Lesson, Link, Prediction
 from lessons.outcome import Outcome, raised, values
 from lessons.scope_placement.figure import alternative, figure
@@ -29,9 +29,20 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
     reading = read(trace)
     if reading.failure:
         cause = reading.failure.cause
-        return raised(reading.failure.kind, None if cause in ("assertion", "other") else cause, texts)
-    copies = values(reading.last.after, texts) if reading.last else ""
-    return Outcome("right" if reading.outcome == "trained" else "odd", texts(f"outcome.{reading.outcome}"), copies)
+        return raised(reading.failure.kind, None if cause == "other" else cause, texts)
+    head, last = texts(f"outcome.{reading.outcome}"), reading.last
+    if last is None:
+        return Outcome("odd", head)
+    copies = values(last.after, texts, apart=not last.equal)
+    if reading.outcome == "trained":
+        return Outcome("right", head, copies)
+    why = ""
+    if reading.outcome == "miscounted":
+        steps = texts("count.steps", count=last.number)
+        why = texts("outcome.why.miscounted", count=number(max(last.iterations)), steps=steps)
+    elif reading.as_one is not None:
+        why = texts("outcome.why.as_one", value=number(reading.as_one))
+    return Outcome("odd", head, copies, why)
 
 
 LESSON = Lesson(

@@ -214,6 +214,19 @@ class Reading:
         return all(count == step.number for step in self.steps for count in step.iterations)
 
     @cached_property
+    def as_one(self) -> float | None:
+        """What every copy would hold after these steps, trained as one by the gradients of all replicas; None where
+        these are not known."""
+        if not self.steps or not (self.fit or self.settings["loss"] == "output"):
+            return None
+        update = Update(self.settings["optimizer"], float(self.settings["learning_rate"]), self.era)
+        weight = self.steps[0].before[0]
+        for _ in self.steps:
+            gradients = batch_gradients(self, weight)
+            weight += update(sum(gradients) / (len(gradients) if self.fit else 1))
+        return weight
+
+    @cached_property
     def outcome(self) -> Outcome:
         """What became of the run, in a word."""
         if self.failure:
@@ -327,7 +340,7 @@ def _explains(reading: Reading, rule: Rule) -> bool:
     weight = reading.steps[0].before[0]
     size = abs(weight)
     for step in reading.steps:
-        gradients = batch_gradients(reading, step) if reading.fit else step.gradients
+        gradients = batch_gradients(reading, step.before[0]) if reading.fit else step.gradients
         if not gradients:
             return False
         merged = {"sum": sum(gradients), "mean": sum(gradients) / len(gradients), "first": gradients[0]}[rule]
@@ -338,12 +351,12 @@ def _explains(reading: Reading, rule: Rule) -> bool:
     return True
 
 
-def batch_gradients(reading: Reading, step: Step) -> tuple[float, ...]:
+def batch_gradients(reading: Reading, weight: float) -> tuple[float, ...]:
     """The gradient of each example in a batch of fit, which has one x a replica: y = weight * x."""
     inputs = reading.settings["inputs"]
     if reading.settings["loss"] == "output":
         return tuple(float(x) for x in inputs)
-    sign = math.copysign(1.0, step.before[0]) if step.before[0] else 0.0  # |weight * x - 0|
+    sign = math.copysign(1.0, weight) if weight else 0.0  # |weight * x - 0|
     return tuple(sign * abs(x) for x in inputs)
 
 

@@ -74,10 +74,14 @@ class _Story:
         for birth in births:
             by_role.setdefault(birth.role, []).append(f"`{birth.name}`")
         names = by_role.get("iterations", [])
-        for key, of_role in (("slots", by_role.get("slot")), ("hyperparameters", by_role.get("other"))):
-            if of_role:
-                names.append(self.texts(f"story.{key}", names=self._list(of_role), count=len(of_role)))
-        return self._list(names)
+        if slots := by_role.get("slot"):
+            names.append(self.texts("story.slots", names=self._list(slots), count=len(slots)))
+        if not (others := by_role.get("other")):
+            return self._list(names)
+        hyperparameters = self.texts("story.hyperparameters", names=self._list(others), count=len(others))
+        if len(names) < 2:
+            return self._list([*names, hyperparameters])
+        return self.texts("story.and_hyperparameters", names=self._list(names), hyperparameters=hyperparameters)
 
     # ---- training ----
 
@@ -97,7 +101,7 @@ class _Story:
         elif outcome == "odd" and reading.fit:
             key = "odd_fit_sum" if "sum" in reading.merges else "odd_fit"
         inputs = [float(x) for x in reading.settings["inputs"]]
-        gradients = batch_gradients(reading, first) if reading.fit else first.gradients
+        gradients = batch_gradients(reading, first.before[0]) if reading.fit else first.gradients
         after = number(last.after[0])
         sentences = [
             self.texts(

@@ -38,7 +38,7 @@ from lessons.player import (
     note,
     rectangles,
 )
-from lessons.sync_replicas.reading import Push, Reading, Step, Worker
+from lessons.sync_replicas.reading import Push, Reading, Step, Worker, in_short
 
 COMPUTES: Final = BLUE
 WAITS: Final = DRIFTED
@@ -74,10 +74,10 @@ def alternative(reading: Reading, texts: Texts) -> str:
         mine = [push.fate for push in worker.pushes]
         sentences.append(
             texts(
-                "alternative.worker",
+                "alternative.worker" if reading.sync else "alternative.worker_asynchronous",
                 worker=worker.name,
-                steps=len(worker.steps),
-                taken=mine.count("taken"),
+                steps=texts("count.steps", count=len(worker.steps)),
+                gradients=texts("count.gradients", count=mine.count("taken")),
                 dropped=mine.count("dropped"),
             )
         )
@@ -88,35 +88,31 @@ def alternative(reading: Reading, texts: Texts) -> str:
         for variable, value in reading.weights.items()
     ]
     head, details = _outcome(reading, texts)
-    sentences.append(texts("alternative.outcome", outcome=texts.items([head.lstrip("✓≠✕■ "), *details])))
+    sentences += [texts("alternative.outcome", outcome=line) for line in (head.lstrip("✓≠✕■ "), *details)]
     return texts.sentences(sentences)
 
 
 def _counted(reading: Reading, texts: Texts) -> str:
     return texts(
-        "alternative.counters",
-        updates=_updates(reading.updates()),
-        step=reading.global_step(),
+        "alternative.counters" if reading.sync else "alternative.applied",
+        updates=in_short(reading.updates()),
+        step=in_short(reading.steps()),
         pushed=len(reading.pushes),
         dropped=reading.fates["dropped"],
     )
 
 
-def _updates(updates: dict[str, int]) -> str:
-    """How many updates each variable has had: one number where they are equal."""
-    return str(min(updates.values())) if len(set(updates.values())) == 1 else "/".join(map(str, updates.values()))
-
-
 def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
     """What came of the run, and what there is to say of it, a short line each."""
-    outcome, updates, comma = reading.outcome, _updates(reading.updates()), texts("language.between_items")
+    outcome, updates, comma = reading.outcome, in_short(reading.updates()), texts("language.between_items")
+    most = max(reading.updates().values())  # that this noun is of
     if outcome == "running":
         return texts("figure.outcome.running"), []
     if outcome == "deadlock":
         deadlock = reading.deadlock
         assert deadlock is not None
         held = [f"{variable} {count}/{deadlock.needed}" for variable, count in deadlock.held.items()]
-        return texts("figure.outcome.deadlock", updates=updates), [
+        return texts("figure.outcome.deadlock", count=most, updates=updates), [
             texts("figure.outcome.held", held=comma.join(held), tokens=deadlock.tokens),
             texts("figure.outcome.waiting", workers=comma.join(deadlock.stuck)),
         ]
@@ -126,7 +122,7 @@ def _outcome(reading: Reading, texts: Texts) -> tuple[str, list[str]]:
     if outcome == "stopped":
         assert reading.failure is not None
         return f"✕ {texts(f'ended.{reading.failure.kind}')}", []
-    head = texts(f"figure.outcome.{outcome}", updates=updates, step=reading.global_step())
+    head = texts(f"figure.outcome.{outcome}", count=most, updates=updates, step=in_short(reading.steps()))
     if not reading.sync:
         return head, [texts("figure.outcome.asynchronous")]
     fates = reading.fates
@@ -304,6 +300,8 @@ class _Drawing:
         over = min(self.end, worker.killed or worker.failed or self.end)
         pushed = over if step.pushed is None else step.pushed
         end = over if step.end is None else min(step.end, over)
+        if not self.reading.sync:  # nobody waits
+            end = pushed
         return (pushed, max(pushed, end)) if waiting else (step.start, pushed)
 
     def _verticals(self, t: float) -> dict[str, Any]:
@@ -350,8 +348,8 @@ class _Drawing:
         else:
             highest = 0
             for look in reading.looks:
-                if look.step is not None and look.step > highest:
-                    highest = look.step
+                if look.steps is not None and min(look.steps.values()) > highest:
+                    highest = min(look.steps.values())
                     changes.append((look.t, highest))
         x, y = [_LEFT], [self._stair(0)]
         value = 0
@@ -441,10 +439,10 @@ class _Drawing:
         """Text on coloured ground: the counters and the banner."""
         points, reading = Points(), self.reading
         updates = reading.updates(t)
-        step = reading.global_step(self._seen(t))
+        step = in_short(reading.steps(self._seen(t)))
         pushed = sum(push.t <= t for push in reading.pushes)
-        values = [_updates(updates), str(step), str(pushed), str(reading.dropped(t))]
-        wrong = step != max(updates.values()) and reading.outcome == "miscounted"
+        values = [in_short(updates), step, str(pushed), str(reading.dropped(t))]
+        wrong = step != in_short(updates) and reading.outcome == "miscounted"
         inks = [LIGHT, "#FFC24D" if wrong else LIGHT, LIGHT, LIGHT]
         for place, (value, ink) in enumerate(zip(values, inks, strict=True)):
             points.add((place + 0.5) / 4, 36, f"<b>{value}</b>", anchor="middle center", ink=ink, pixels=20)
@@ -497,7 +495,8 @@ class _Drawing:
         if step.end is not None and step.end <= t:
             return texts("figure.doing.done", step=step.number)
         if step.pushed is not None and step.pushed <= t:
-            return texts("figure.doing.waits", step=step.number)
+            key = "waits" if self.reading.sync else "done"
+            return texts(f"figure.doing.{key}", step=step.number)
         return texts("figure.doing.computes", step=step.number)
 
     def _caption(self, t: float) -> str:
@@ -520,8 +519,13 @@ class _Drawing:
                 moment = when
         for average in reading.averages:
             if moment <= average.t <= t:
-                said = texts("figure.now.average", variable=average.variable, value=number(average.value),
-                             count=len(average.pushes))  # fmt: skip
+                said = texts(
+                    f"figure.now.{'average' if reading.sync else 'applied'}",
+                    variable=average.variable,
+                    value=number(average.value),
+                    count=len(average.pushes),
+                    worker=average.pushes[0][0],
+                )
                 moment = average.t
         for worker in reading.dead:
             if worker.killed is not None and moment <= worker.killed <= t:

@@ -14,7 +14,7 @@ from lessons.outcome import Outcome, raised
 from lessons.sync_replicas import successor
 from lessons.sync_replicas.figure import alternative, figure
 from lessons.sync_replicas.fix import suggested_fix
-from lessons.sync_replicas.reading import read
+from lessons.sync_replicas.reading import in_short, read
 from lessons.sync_replicas.story import what_happened
 
 # Does not always lock itself: it is a race, which many fast workers lose more often.
@@ -81,7 +81,7 @@ def outcome(trace: Trace, texts: Texts) -> Outcome:
     head = texts(f"outcome.{reading.outcome}")
     if reading.outcome == "deadlock":
         return Outcome("odd", head)
-    counts = texts("outcome.counts", updates=max(reading.updates().values()), step=reading.global_step())
+    counts = texts("outcome.counts", updates=in_short(reading.updates()), step=in_short(reading.steps()))
     return Outcome("right" if reading.outcome == "right" else "odd", head, counts)
 
 

@@ -8,7 +8,7 @@ is taken from `t`, the clock that all tasks share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -18,13 +18,14 @@ from engine.trace import Event, Status, Trace
 from lessons.failure import Failure, cause_of, failure_of
 from lessons.sync_replicas.fates import Fate, fates
 
-# "right": training ended, and global_step is the number of updates of each variable. "miscounted": it is another.
+# "right": training ended, and global_step is the number of updates of each variable; of several step variables each is
+# that of its own. "miscounted": it is another.
 # "deadlock": nothing moved any more. "raised": TensorFlow's own error. "stopped": the run gave no answer.
 Outcome = Literal["running", "right", "miscounted", "deadlock", "raised", "stopped"]
 Cause = Literal["no_global_step", "too_few_tokens", "other"]
-# Why nothing moved: nobody takes what is there (the chief is dead, or has no hook); not enough can come, as a worker is
-# dead; each worker waits for a token that another has; or none of these.
-Lock = Literal["chief_dead", "no_hook", "first_hook_only", "worker_dead", "crossed", "other"]
+# Why nothing moved: nobody takes what is there (the chief is dead, or has no hook); not enough can come (there are no
+# first tokens and too few workers, or a worker is dead); each worker waits for a token that another has; or another.
+Lock = Literal["chief_dead", "no_hook", "first_hook_only", "no_first_tokens", "worker_dead", "crossed", "other"]
 
 CAUSES: Final[tuple[tuple[str, Cause], ...]] = (
     ("Global step is required to check staleness", "no_global_step"),
@@ -94,7 +95,7 @@ class Look:
     """What one task saw on the parameter server at second `t`; None for what it did not look at."""
 
     t: float
-    step: int | None = None
+    steps: dict[str, int] | None = None
     tokens: int | None = None
     weights: dict[str, float] | None = None
 
@@ -119,9 +120,10 @@ class Deadlock:
 
 @dataclass(frozen=True)
 class CausedFailure(Failure):
-    """Why TensorFlow raised it."""
+    """Why TensorFlow raised it, and in which tasks."""
 
     cause: Cause
+    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class Reading:
     began: float | None
     seconds: float
     up: int
+    tokens_of_step_0: int
 
     # ---- what was chosen ----
 
@@ -162,10 +165,6 @@ class Reading:
     def rate(self, variable: str) -> float:
         """The learning rate of that variable's optimizer."""
         return float(self.settings["learning_rate"]) * GROUPS[variable]
-
-    def optimizer_of(self, variable: str) -> int:
-        """The number of the SyncReplicasOptimizer that has this variable: a composite one has all."""
-        return 0 if self.settings["global_step"] == "composite" else self.variables.index(variable)
 
     @property
     def optimizers(self) -> int:
@@ -189,9 +188,17 @@ class Reading:
         count = Counter(average.variable for average in self.averages if average.t <= t)
         return {variable: count[variable] for variable in self.variables}
 
+    def steps(self, t: float = float("inf")) -> dict[str, int]:
+        """What each step variable has come to by then: global_step, and the others where each optimizer has its own."""
+        found: dict[str, int] = {}
+        for look in self.looks:
+            if look.steps is not None and look.t <= t:
+                found |= {name: max(found.get(name, 0), step) for name, step in look.steps.items()}
+        return found or {"global_step": 0}
+
     def global_step(self, t: float = float("inf")) -> int:
         """What global_step has come to by then; of several step variables the smallest."""
-        return max((look.step for look in self.looks if look.step is not None and look.t <= t), default=0)
+        return min(self.steps(t).values())
 
     def tokens(self, t: float) -> int:
         """How many tokens lay in the queue when it was last looked at."""
@@ -205,9 +212,12 @@ class Reading:
 
     @cached_property
     def first_tokens(self) -> int:
-        """How many tokens there were before any worker began."""
+        """How many tokens there were before the first update: they carry step 0, those of an update at least 1.
+
+        What the watch saw before any worker began, or what was taken since, if that is more: it looks now and then."""
         until = self.began if self.began is not None else float("inf")
-        return max((look.tokens for look in self.looks if look.tokens is not None and look.t <= until), default=0)
+        seen = max((look.tokens for look in self.looks if look.tokens is not None and look.t <= until), default=0)
+        return max(seen, self.tokens_of_step_0)
 
     def dropped(self, t: float) -> int:
         """How many pushes were certainly lost by then."""
@@ -225,8 +235,9 @@ class Reading:
 
     @cached_property
     def counted_right(self) -> bool:
-        """True where global_step is the number of updates of every variable."""
-        return set(self.updates().values()) == {self.global_step()}
+        """True where global_step, or each variable's own step, is the number of its updates."""
+        updates, steps = [*self.updates().values()], [*self.steps().values()]
+        return updates == (steps if len(steps) == len(updates) else steps * len(updates))
 
     @property
     def outcome(self) -> Outcome:
@@ -256,6 +267,9 @@ class Reading:
             return "first_hook_only"
         if any(worker.chief for worker in self.dead):
             return "chief_dead"
+        # Without first tokens each worker pushes once before the first average.
+        if self.settings["tokens"] == "zero" and len(self.workers) < self.needed:
+            return "no_first_tokens"
         if self.dead:
             return "worker_dead"
         return "crossed" if self.optimizers > 1 else "other"
@@ -277,6 +291,11 @@ class Reading:
         return weight, average
 
     @cached_property
+    def own_averages(self) -> bool:
+        """True where every moving average was moved once an update of its variable; also where there are none."""
+        return all(close(value, self.averaged(variable)) for variable, value in self.moving_averages.items())
+
+    @cached_property
     def own_rates(self) -> bool:
         """True where every variable is where its own learning rate takes it."""
         return all(close(self.weights.get(variable, 0.0), self.moved(variable)) for variable in self.variables)
@@ -286,6 +305,12 @@ class Reading:
         """Of each worker, how many of its gradients were dropped; those with none are left out."""
         count = Counter(push.task for push in self.pushes if push.fate == "dropped")
         return {worker.name: count[worker.name] for worker in self.workers if count[worker.name]}
+
+
+def in_short(counts: Mapping[str, int]) -> str:
+    """What each variable has had, or each step variable is: "6", or "6/5" where they differ."""
+    values = [str(count) for count in counts.values()]
+    return values[0] if len(set(values)) == 1 else "/".join(values)
 
 
 def close(one: float, other: float) -> bool:
@@ -299,7 +324,7 @@ def read(trace: Trace) -> Reading:
     settings: dict[str, Any] = trace.start["settings"]
     status: Any = trace.end.get("status", "running")
     steps = [event["t"] for event in events if event["event"] == "step"]
-    last = {
+    last: dict[str, Any] = {
         name: values for event in events for name, values in event.items() if name in ("weights", "moving_averages")
     }
     averages = tuple(
@@ -327,6 +352,7 @@ def read(trace: Trace) -> Reading:
         began=min(steps, default=None),
         seconds=max((float(event["t"]) for event in events), default=0.0),
         up=sum(event["event"] == "server" for event in events),
+        tokens_of_step_0=sum(event["event"] == "token" and event["value"] == 0 for event in events),
     )
 
 
@@ -405,7 +431,7 @@ def _looks(events: Sequence[Event]) -> list[Look]:
     return [
         Look(
             event["t"],
-            min(event["steps"].values()) if "steps" in event else None,
+            event.get("steps"),
             event.get("tokens"),
             event.get("weights"),
         )
@@ -449,4 +475,7 @@ def _deadlock(events: Sequence[Event]) -> Deadlock | None:
 
 def _failure(trace: Trace) -> CausedFailure | None:
     found = failure_of(trace)
-    return CausedFailure(**vars(found), cause=cause_of(found, CAUSES, "other")) if found else None
+    if found is None:
+        return None
+    tasks = {str(error["task"]) for error in trace.of("error") if error["message"] == found.message}
+    return CausedFailure(**vars(found), cause=cause_of(found, CAUSES, "other"), tasks=tuple(sorted(tasks)))

@@ -16,15 +16,16 @@ def settings(chosen: SyncReplicasSettings) -> dict[str, object]:
 
 
 def table(before: Trace, now: Trace, texts: Texts) -> dict[str, list[str]]:
-    """Columns of equal length, one row an update: of each variable what SyncReplicasOptimizer averaged and what the
-    variable then was, and the gradients and the variable under the strategy. "–" is what was not seen."""
+    """Columns of equal length, one row an update: of each variable what was averaged, or applied asynchronously, and
+    what the variable then was; and the same under the strategy, which sums. "–" is what was not seen."""
     reading = read(before)
     replaced = _updates(now)
     columns: dict[str, list[str]] = {}
+    keys = ("before" if reading.sync else "before_asynchronous", f"now.{now.start['settings']['strategy']}")
     length = max([0, *reading.updates().values(), *(len(replaced[name]) for name in reading.variables)])
     columns[texts("successor.update")] = [str(row + 1) for row in range(length)]
     for variable in reading.variables:
-        for key, cells in (("before", _averages(reading, variable)), ("now", replaced[variable])):
+        for key, cells in zip(keys, (_averages(reading, variable), replaced[variable]), strict=True):
             columns[texts(f"successor.{key}", variable=variable)] = [*cells, *["–"] * (length - len(cells))]
     return columns
 
@@ -34,25 +35,25 @@ def sentences(before: Trace, now: Trace, texts: Texts) -> list[str]:
     reading = read(before)
     if not now.answered or now.error is not None:
         return []
-    strategy = now.start["settings"]["strategy"]
-    gradients = len({(event["step"], event.get("task"), event.get("worker"), event["variable"])
-                     for event in now.of("gradient")})  # fmt: skip
+    chosen = now.start["settings"]
     end = {event["variable"]: f"`{event['variable']}` {number(event['value'])}" for event in now.of("variable")}
     sentences = [
         texts(
-            f"successor.{strategy}",
-            gradients=gradients,
-            updates=now.start["settings"]["steps"],
+            f"successor.{chosen['strategy']}",
+            count=chosen["workers"],
+            gradients=texts("count.gradients", count=len(now.of("gradient"))),
+            steps=texts("count.steps", count=chosen["steps"]),
             weights=texts.list(list(end.values())),
         )
     ]
-    if reading.sync and reading.pushes:
+    if reading.sync and reading.fates["taken"] < len(reading.pushes):
         sentences.append(texts("successor.unused", pushed=len(reading.pushes), taken=reading.fates["taken"]))
     return sentences
 
 
 def _averages(reading: Reading, variable: str) -> list[str]:
-    """Each update of the variable: its gradients, their average, and what the variable was before the next one."""
+    """Each update of the variable: its gradients, their average (asynchronously it is one gradient), and what the
+    variable was before the next one."""
     averages = [average for average in reading.averages if average.variable == variable]
     ends = [average.t for average in averages[1:]] + [float("inf")]
     gradient = {worker.name: worker.gradient for worker in reading.workers}
@@ -60,12 +61,15 @@ def _averages(reading: Reading, variable: str) -> list[str]:
     for average, end in zip(averages, ends, strict=True):
         seen = [look.weights[variable] for look in reading.looks if look.weights and average.t < look.t < end]
         after = number(seen[-1]) if seen else "–"
-        cells.append(f"{_numbers([gradient[task] for task, _ in average.pushes])} ⌀ {number(average.value)} → {after}")
+        gradients = _numbers([gradient[task] for task, _ in average.pushes])
+        cells.append(f"{gradients} ⌀ {number(average.value)} → {after}" if reading.sync else f"{gradients} → {after}")
     return cells
 
 
 def _updates(now: Trace) -> dict[str, list[str]]:
-    """Of each variable, each step: the gradients of the workers and what the variable then was."""
+    """Of each variable, each step: the gradients that were applied, the sum of those of several workers, and what the
+    variable then was."""
+    summed = now.start["settings"]["strategy"] == "multi_worker"
     found: dict[str, list[str]] = {}
     names = dict.fromkeys(event["variable"] for event in now.of("gradient"))
     for variable in (*names, *("conv", "fc_w", "fc_b")):
@@ -80,7 +84,8 @@ def _updates(now: Trace) -> dict[str, list[str]]:
             }
             values = [float(event["value"]) for event in of if event["event"] == "variable"]
             after = number(values[-1]) if values else "–"
-            found[variable].append(f"{_numbers(list(gradients.values()))} → {after}")
+            total = f" Σ {number(round(sum(gradients.values()), 5))}" if summed else ""
+            found[variable].append(f"{_numbers(list(gradients.values()))}{total} → {after}")
     return found
 
 

@@ -7,7 +7,7 @@ and a line joins them. At the right stands the one process, with a marker and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -267,7 +267,7 @@ class _Drawing:
 
     def _summary(self, item: Item) -> str:
         """What an operation got."""
-        event = item.event or {}
+        event: Mapping[str, Any] = item.event or {}
         if item.statement.operation.is_block:
             prefix = f"{event['variable_scope']}/" if event.get("variable_scope") else ""
             names = f"{event['name_scope']}/" if event.get("name_scope") else ""

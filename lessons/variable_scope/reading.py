@@ -37,10 +37,15 @@ class Item:
     statement: Statement
     event: Event | None
 
+    def field(self, name: str) -> Any:
+        """What was reported under that name; None where nothing was."""
+        fields: Mapping[str, Any] = self.event or {}
+        return fields.get(name)
+
     @property
     def name(self) -> str:
         """The full name; "" where it has none."""
-        return str((self.event or {}).get("name") or "")
+        return str(self.field("name") or "")
 
     @property
     def plain_name(self) -> str:
@@ -55,18 +60,18 @@ class Item:
     @property
     def prefix(self) -> str:
         """For a block: what get_variable puts before a name in it."""
-        scope = (self.event or {}).get("variable_scope")
+        scope = self.field("variable_scope")
         return f"{scope}/" if scope else ""
 
     @property
     def name_scope(self) -> str:
         """For a block: the name scope in it, without its last /; "" for none, and where there is no graph to ask."""
-        return str((self.event or {}).get("name_scope") or "")
+        return str(self.field("name_scope") or "")
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The variables that stand behind the name: a partitioner makes several."""
-        return tuple((self.event or {}).get("parts") or [self.name])
+        return tuple(self.field("parts") or [self.name])
 
     @property
     def count(self) -> int:
@@ -76,12 +81,12 @@ class Item:
     @property
     def root(self) -> str:
         """For a variable: the name that its object had first in the program."""
-        return str((self.event or {}).get("same_as") or self.statement.variable)
+        return str(self.field("same_as") or self.statement.variable)
 
     @property
     def shared(self) -> bool:
         """True for a variable that was there before."""
-        return bool((self.event or {}).get("same_as"))
+        return bool(self.field("same_as"))
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,12 @@ class OperationFailure(Failure):
 
     cause: Cause
     place: int | None
+
+    @property
+    def attribute(self) -> str:
+        """What tf no longer has; "" for any other cause."""
+        found = re.search(r"has no attribute '(\w+)'", self.message)
+        return f"tf.{found[1]}" if found else ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ class Reading:
 
     def device(self, item: Item) -> str:
         """The device that the variable asks for; "" where it asks for none."""
-        return str((item.event or {}).get("device") or "")
+        return str(item.field("device") or "")
 
 
 def read(trace: Trace) -> Reading:

@@ -138,9 +138,9 @@ def _failure(reading: Reading, texts: Texts) -> list[str]:
     assert failure is not None
     if not failure.raised:
         return [texts(f"story.stopped.{failure.kind}")]
-    where = texts("story.where", kind=f"`{failure.kind}`", line=failure.at_line)
-    key, name = failure.cause, ""
-    if failure.place is not None:
+    where = texts("story.error.line", kind=f"`{failure.kind}`", line=failure.at_line)
+    key, name = failure.cause, failure.attribute
+    if failure.place is not None and key != "no_attribute":
         item = reading.items[failure.place]
         name = reading.full_name(item)
         if key == "exists" and not any(each in reading.scopes for each in reading.around(item)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import lru_cache
+from typing import Any, Final, Literal, get_args
 
 from engine.experiments.fit import FIT
 from engine.trace import Event, Trace
@@ -140,13 +141,11 @@ def read(trace: Trace) -> Reading:
 
 def _by_rule(trace: Trace) -> Iterator[tuple[Rule, tuple[Epoch, ...]]]:
     """Each rule, and the epochs beside what arithmetic makes of it."""
-    settings = trace.start["settings"]
-    candidates: tuple[tuple[Rule, float], ...] = (("averaged", 1 / settings["replicas"]), ("summed", 1), ("apart", 1))
-    for rule, scale in candidates:
-        yield rule, tuple(_epochs(trace, list(_simulate(settings, scale, summed=rule != "apart"))))
+    for rule in get_args(Rule):
+        yield rule, tuple(_epochs(trace, simulate(trace.start["settings"], rule)))
 
 
-def _epochs(trace: Trace, simulated: list[Simulated] | None) -> Iterator[Epoch]:
+def _epochs(trace: Trace, simulated: Sequence[Simulated] | None) -> Iterator[Epoch]:
     copies, losses = _by_step(trace.of("variable")), _by_step(trace.of("loss"))
     metric = [
         _by_step([event for event in trace.of("metric") if event["variable"] == name]) for name in ("total", "count")
@@ -168,20 +167,24 @@ def arithmetic(settings: dict[str, Any]) -> Iterator[tuple[float, float]]:
     """The weight after each epoch, and the loss of that epoch, on one device: a batch moves the weight by the learning
     rate times the gradient of the mean over the whole batch, and the loss is the mean over the epoch's examples, each
     before its step."""
-    for epoch in _simulate({**settings, "replicas": 1}, 1.0, summed=True):
+    for epoch in simulate({**settings, "replicas": 1}, "averaged"):
         yield epoch.copies[0], epoch.loss_of_all
 
 
-def batches(settings: dict[str, Any]) -> list[Shares]:
-    """Each batch of an epoch, as the replicas share it: ceil(size / replicas) each, as long as there are examples
+def batches(settings: Mapping[str, Any]) -> list[Shares]:
+    """Each batch of an epoch, as the replicas share it."""
+    return _share(settings["examples"], settings["batch_size"], settings["replicas"]) * int(settings["repeats"])
+
+
+def _share(examples: int, batch_size: int, replicas: int) -> list[Shares]:
+    """Each batch of all examples once: ceil(size / replicas) a replica, as long as there are examples
     (_LegacyRebatchDataset of tf.data, by which a distributed dataset shares a batch)."""
-    xs = [float(x) for x in range(1, settings["examples"] + 1)]
-    size, replicas = settings["batch_size"], settings["replicas"]
+    xs = [float(x) for x in range(1, examples + 1)]
     shared: list[Shares] = []
-    for batch in (xs[begin : begin + size] for begin in range(0, len(xs), size)):
+    for batch in (xs[begin : begin + batch_size] for begin in range(0, len(xs), batch_size)):
         share = math.ceil(len(batch) / replicas)
         shared.append(tuple(tuple(batch[share * replica : share * (replica + 1)]) for replica in range(replicas)))
-    return shared * int(settings["repeats"])
+    return shared
 
 
 def outcome(trace: Trace, texts: Texts) -> Outcome:
@@ -248,28 +251,40 @@ def _sizes(shares: Shares, texts: Texts) -> str:
     return texts.list(str(len(share)) for share in shares)
 
 
-def _simulate(settings: dict[str, Any], scale: float, *, summed: bool) -> Iterator[Simulated]:
-    """A replica's gradient is that of `scale` times the mean of (weight * x)**2 over its own share, of none that is 0;
-    each copy is moved by the sum of them, or, where they are not `summed`, by its own replica's."""
-    rate, replicas = settings["learning_rate"], settings["replicas"]
-    squares = [[(sum(x * x for x in share), len(share)) for share in shares] for shares in batches(settings)]
-    counts = [sum(count for _, count in replica) for replica in zip(*squares, strict=True)]
-    copies = [1.0] * replicas
-    for _ in range(settings["epochs"]):
+def simulate(settings: Mapping[str, Any], rule: Rule) -> tuple[Simulated, ...]:
+    """Each epoch by arithmetic, where gradients are merged by that rule."""
+    numbers = (settings["examples"], settings["batch_size"], settings["replicas"], settings["repeats"])
+    return _simulate(*numbers, settings["epochs"], settings["learning_rate"], rule)
+
+
+@lru_cache(maxsize=256)  # a table reads the same settings again and again
+def _simulate(
+    examples: int, batch_size: int, replicas: int, repeats: int, epochs: int, rate: float, rule: Rule
+) -> tuple[Simulated, ...]:
+    """A replica's gradient is that of the mean of (weight * x)**2 over its own share, of none that is 0."""
+    squares = [
+        [(sum(x * x for x in share), len(share)) for share in shares]
+        for shares in _share(examples, batch_size, replicas)
+    ]
+    counts = [repeats * sum(count for _, count in replica) for replica in zip(*squares, strict=True)]
+    copies, found = [1.0] * replicas, []
+    for _ in range(epochs):
         totals, multiplied, counted = [0.0] * replicas, 0.0, 0.0
-        for batch in squares:
+        for batch in squares * repeats:
             losses = [weight * weight * square for weight, (square, _) in zip(copies, batch, strict=True)]
             totals = [_float32(total + loss) for total, loss in zip(totals, losses, strict=True)]
             before, size = replicas * counted, sum(count for _, count in batch)
             multiplied = (before * multiplied + sum(losses)) / (before + size)
             counted = min(before + size, _MUCH)
             gradients = [
-                scale * 2 * weight * square / max(count, 1)
-                for weight, (square, count) in zip(copies, batch, strict=True)
+                2 * weight * square / max(count, 1) for weight, (square, count) in zip(copies, batch, strict=True)
             ]
-            moves = [sum(gradients)] * replicas if summed else gradients
-            copies = [_float32(weight - rate * move) for weight, move in zip(copies, moves, strict=True)]
-        yield Simulated(tuple(copies), _float32(sum(totals)) / sum(counts), totals[0] / counts[0], multiplied)
+            if rule != "apart":
+                gradients = [sum(gradients) / (replicas if rule == "averaged" else 1)] * replicas
+            copies = [_float32(weight - rate * gradient) for weight, gradient in zip(copies, gradients, strict=True)]
+        of_all = _float32(sum(totals)) / sum(counts)
+        found.append(Simulated(tuple(copies), of_all, totals[0] / counts[0], multiplied))
+    return tuple(found)
 
 
 def _float32(value: float) -> float:

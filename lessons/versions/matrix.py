@@ -11,7 +11,6 @@ from engine.experiments.scope_placement import MODELS, ScopePlacementSettings
 from engine.settings import Settings
 
 Which = Literal["placements", "direct"]
-MATRICES: Final[tuple[Which, ...]] = ("placements", "direct")
 OPTIMIZERS: Final = ("sgd", "momentum", "adam")
 MODES: Final = ("eager", "function")
 

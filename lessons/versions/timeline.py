@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import plotly.graph_objects as go
@@ -40,12 +41,12 @@ class Point:
     long: Trace | None
     recorded: bool
 
-    @property
+    @cached_property
     def last(self) -> Epoch | None:
         """The last epoch of the short run."""
         return _epoch(self.short, -1)
 
-    @property
+    @cached_property
     def first_of_long(self) -> Epoch | None:
         """The first epoch of the long run."""
         return _epoch(self.long, 0)

@@ -18,8 +18,16 @@ from pages.parts.sequence import sequence
 MAX_CHIPS = 4  # choices that are shown side by side; more go into a list
 
 
-def control(setting: Setting, model: type[Settings], page: str, texts: Texts, *, disabled: bool = False) -> None:
-    """The widget of one setting, with a sentence on what it changes."""
+def control(
+    setting: Setting,
+    model: type[Settings],
+    page: str,
+    texts: Texts,
+    *,
+    disabled: bool = False,
+    caption: str | None = None,
+) -> None:
+    """The widget of one setting, with a sentence on what it changes: the text named `caption`, or the option's own."""
     if setting.kind == "words":
         sequence(setting, model, page, texts)
         return
@@ -36,7 +44,8 @@ def control(setting: Setting, model: type[Settings], page: str, texts: Texts, *,
             st.segmented_control(label, setting.choices, required=True, width="stretch", wrap=True, **common)
         else:
             st.selectbox(label, setting.choices, **common)
-        st.caption(texts(f"controls.{setting.name}.options.{st.session_state[setting.name]}.text"))
+        said = f"captions.{caption}" if caption else f"options.{st.session_state[setting.name]}.text"
+        st.caption(texts(f"controls.{setting.name}.{said}"))
     elif setting.kind == "integer" and setting.optional:
         st.segmented_control(label, range(int(setting.minimum or 0), int(setting.maximum or 0) + 1), **common)
     elif setting.kind == "integer":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 
 import streamlit as st
 
@@ -45,12 +46,17 @@ def offer_fix(lesson: AnyLesson, trace: Trace, texts: Texts) -> None:
 
 
 def _change_text(lesson: AnyLesson, trace: Trace, change: Mapping[str, str]) -> str:
-    """The change in few words: of a sequence, only the words that are new in it."""
+    """The change in few words: of a sequence, the words that are new in it, and those that go without a new one."""
     kinds = {setting.name: setting.kind for setting in lesson.experiment.settings.declared()}
     parts = []
     for name, value in change.items():
         if kinds[name] == "words":
-            parts += [f"`{word}`" for word in value.split(",") if word not in trace.start["settings"][name]]
+            before, after = trace.start["settings"][name], value.split(",")
+            for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after).get_opcodes():
+                if kind == "delete":
+                    parts += [f"~~`{word}`~~" for word in before[start:end]]
+                elif kind != "equal":
+                    parts += [f"`{word}`" for word in after[new_start:new_end]]
         else:
             parts.append(f"`{name}={value}`")
     return ", ".join(parts)

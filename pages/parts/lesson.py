@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -90,19 +92,24 @@ def lesson_page(name: str) -> None:
 def _controls(lesson: AnyLesson, offer: Offer | None, texts: Texts) -> Request | None:
     model = lesson.experiment.settings
     declared = {setting.name: setting for setting in model.declared()}
-    try:
-        off = lesson.unused(model.parse(chosen(model)))
-    except SettingsError:
-        off = frozenset()
+    off: frozenset[str] = frozenset()
+    captions: Mapping[str, str] = {}
+    with contextlib.suppress(SettingsError):
+        settings = model.parse(chosen(model))
+        off, captions = lesson.unused(settings), lesson.captions(settings)
+
+    def show(name: str) -> None:
+        control(declared[name], model, lesson.name, texts, disabled=name in off, caption=captions.get(name))
+
     st.markdown(texts("intro"))
     if lesson.places:
         scope_box(lesson, texts)
     for name in lesson.first:
-        control(declared[name], model, lesson.name, texts, disabled=name in off)
+        show(name)
     with st.expander(texts("page.more"), icon=":material/tune:"):
-        for name, setting in declared.items():
+        for name in declared:
             if name not in lesson.first:
-                control(setting, model, lesson.name, texts, disabled=name in off)
+                show(name)
     request = _request(lesson, offer)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
@@ -342,7 +349,7 @@ def _fill(tabs: _Tabs, lesson: AnyLesson, request: Request, shown: Shown | None,
             versions_table(shared_engine(), request)
     if shown is not None and lesson.successor is not None and tabs.successor is not None and tabs.successor.open:
         with tabs.successor:
-            successor(lesson.successor, request, shown.trace, texts)
+            successor(shared_engine(), lesson.successor, request, shown.trace, texts)
 
 
 def _code(lesson: AnyLesson, shown: Shown, texts: Texts) -> None:
@@ -398,7 +405,7 @@ def _trace(trace: Trace, texts: Texts) -> None:
             st.caption(texts("trace.no_stderr"))
 
 
-def _row(event: dict[str, Any]) -> dict[str, str]:
+def _row(event: Mapping[str, Any]) -> dict[str, str]:
     """An event as a row of text: every value in one column would otherwise have to be of one kind."""
     first = ("t", "event", "step", "replica", "variable", "counter", "value")
     row = {name: str(event[name]) if name in event else "" for name in first}

@@ -53,8 +53,11 @@ def verdict(lesson: AnyLesson, request: Request, trace: Trace, texts: Texts) -> 
     said = _said().get(request.to_json(), NOTHING)
     if PREDICT not in st.query_params or lesson.prediction is None or said == NOTHING or not trace.answered:
         return
+    right = lesson.prediction.answers(trace)
+    if right.isdisjoint(lesson.prediction.options):
+        return  # none of the answers fits this run, so none of them was wrong
     option = texts(f"predict.options.{said}")
-    if said in lesson.prediction.answers(trace):
+    if said in right:
         st.success(texts("predict.right", option=option), icon=":material/check:")
     else:
         missed = texts(f"predict.missed.{said}")

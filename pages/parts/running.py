@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import CannotRunError
+from engine.job import Ticket
 from engine.offers import how_to_get
 from engine.recordings import Provenance, Recordings
 from engine.request import EngineBusyError, Request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import streamlit as st
@@ -45,7 +46,7 @@ def choose_language() -> Language:
     elif CHOSEN_LANGUAGE in st.session_state:
         st.query_params["lang"] = language  # Streamlit drops it from the URL when the page is switched
     st.session_state["language"] = language
-    with st.container(key="language-switch"):
+    with st.container(key="language-switch", gap=None):
         st.segmented_control(
             " · ".join(get_app_texts(each)("language.word") for each in LANGUAGES),
             LANGUAGES,
@@ -55,6 +56,10 @@ def choose_language() -> Language:
             on_change=_keep_language,
             label_visibility="collapsed",
         )
+        # Streamlit's document says "en" whatever it holds; by this a screen reader chooses its voice, and the browser
+        # the forms of Chinese characters. The script's only value is from the language's file.
+        html = json.dumps(get_app_texts(language)("language.html"))
+        st.html(f"<script>document.documentElement.lang = {html}</script>", unsafe_allow_javascript=True)
     return language
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine.engine import Engine
 from engine.request import Request
 from engine.settings import as_words
 from engine.trace import Trace
 from lessons.language import Texts
 from lessons.lesson import Successor
 from pages.parts.code import program_html
-from pages.parts.engine import shared_engine
 from pages.parts.running import run
 from pages.parts.version import offered, request_on
 
 CHOSEN = "successor"
 
 
-def successor(what: Successor, request: Request, before: Trace, texts: Texts) -> None:
+def successor(engine: Engine, what: Successor, request: Request, before: Trace, texts: Texts) -> None:
     """The choice, the two side by side, how they differ, and the program. On the lesson's version, where it can run."""
-    engine = shared_engine()
     st.markdown(texts("successor.about"))
     (setting,) = (each for each in what.experiment.settings.declared() if each.name == what.choice)
     st.session_state.setdefault(CHOSEN, setting.default)

@@ -97,14 +97,14 @@ def _matrix(engine: Engine, which: matrix.Which, texts: Texts) -> None:
     st.markdown(texts(f"{which}.about"))
     with st.container(horizontal=True):
         if which == "placements":
-            optimizer = choice("optimizer", ("momentum", "sgd", "adam"), texts("matrix.optimizer"))
-            mode = choice("mode", ("eager", "function"), texts("matrix.mode"))
+            optimizer = choice("optimizer", ("momentum", "sgd", "adam"), texts("controls.optimizer.label"))
+            mode = choice("mode", ("eager", "function"), texts("controls.mode.label"))
             rows = matrix.placements(optimizer, mode)
         else:
             place = choice(
                 "apply_scope", ("out", "in"), texts("matrix.apply_scope"), lambda name: texts(f"matrix.{name}")
             )
-            mode = choice("mode", ("function", "eager"), texts("matrix.mode"))
+            mode = choice("mode", ("function", "eager"), texts("controls.mode.label"))
             rows = matrix.direct(place, mode)
     offers = offered(engine, SCOPE_PLACEMENT)
     columns = flavours(SCOPE_PLACEMENT, offers)

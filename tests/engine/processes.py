@@ -11,8 +11,8 @@ from pathlib import Path
 from engine.parent import SPARE
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Wait for a condition. False where it did not come true in time."""
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Wait for a condition. False where it did not come true in time: long, as a busy machine is no fault."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

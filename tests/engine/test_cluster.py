@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from engine import engine as engine_module
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.limits import Limits
 from engine.parent import SPARE
 from engine.request import Request

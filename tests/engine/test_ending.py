@@ -10,12 +10,12 @@ import pytest
 from engine.ending import REASONS, Ending, died_event, ending_of, is_transient, parse_event
 from engine.messages import Ended, Stopped, TaskDied
 from engine.runtimes import Runtime
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from engine.versions import Versions
 from lessons.language import LANGUAGES, SHARED, Texts
 
 RUNTIME = Runtime(Path("/env/bin/python"), Versions("2.2.0", "0.0"))
-START: dict[str, Any] = {"event": "run", "t": 0.0}
+START: Event = {"event": "run", "t": 0.0}
 
 
 def parsed(line: str, seconds: float = 1.5, task: str = "") -> Any:
@@ -110,7 +110,7 @@ def test_an_error_that_was_reported_is_the_answer() -> None:
     ],
 )
 def test_errors_of_a_busy_moment_are_told_from_answers(kind: str, message: str, transient: bool) -> None:
-    error = {"event": "error", "t": 1.0, "type": kind, "message": message, "line": 1, "step": 0}
+    error: Event = {"event": "error", "t": 1.0, "type": kind, "message": message, "line": 1, "step": 0}
     trace = Trace((START, error, Ending("error").event()))
     assert trace.answered
     assert is_transient(trace) == transient

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from engine import engine as engine_module
+from engine.cache import CachedRun, RunCache
 from engine.engine import Engine
 from engine.limits import Limits
 from engine.request import EngineBusyError, EngineClosedError, Request
@@ -165,14 +166,19 @@ def test_a_finished_run_is_cached_only_where_it_is_deterministic(small: Engine) 
     assert small.run(fault("rubbish")) is not small.run(fault("rubbish"))
 
 
-@pytest.mark.usefixtures("programs")
-def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "CACHED_BYTES", 4000)
-    with Engine() as engine:
-        for replicas in (1, 2, 3):
-            engine.run(aggregation(replicas=replicas))
-        assert not engine.submit(aggregation(replicas=1)).cached
-        assert sum(run.size for run in engine._cache.values()) == engine._cached_bytes <= 4000
+def test_what_is_cached_is_bounded_by_what_was_printed() -> None:
+    """The least recently used goes first; one that alone is too much is not kept."""
+    cache = RunCache(most=100)
+    runs = {name: CachedRun(Trace(()), name, size) for name, size in (("a", 40), ("b", 40), ("c", 30), ("d", 101))}
+    for name in "ab":
+        cache.add(name, runs[name])
+    assert cache.get("a") is runs["a"]
+    cache.add("a", runs["c"])  # there is one already
+    cache.add("c", runs["c"])
+    assert [cache.get(name) for name in "abc"] == [runs["a"], None, runs["c"]]
+    assert cache.size == 70
+    cache.add("d", runs["d"])
+    assert (cache.get("d"), cache.size) == (None, 70)
 
 
 def test_the_queue_is_fair_and_tells_its_places(small: Engine) -> None:

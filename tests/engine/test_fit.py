@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Ticket
+from engine.job import Ticket
 from engine.trace import Trace
 
 Submit = Callable[..., Ticket]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine import engine as engine_module
+from engine import job as job_module
 from engine.__main__ import main
 from engine.engine import Engine
 from engine.limits import MIB, Limits, within_cpu_quota, within_memory_limit
@@ -223,7 +224,7 @@ def test_a_cluster_bigger_than_the_engine_runs_alone_and_is_not_overtaken(start:
 
 def test_a_run_waits_for_memory_and_says_so(start: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent, a stand-in, holds some 20 MiB; so of runs that are to hold 300 each, 1 GiB has room for 3."""
-    monkeypatch.setattr(engine_module, "PROCESS_MEMORY", 300 * MIB)
+    monkeypatch.setattr(job_module, "PROCESS_MEMORY", 300 * MIB)
     engine = start(slots=8, memory=1 << 30)
     tickets = [engine.submit(sleeping(number)) for number in range(5)]
     assert [ticket.waits_for for ticket in tickets] == ["", "", "", "memory", "memory"]
@@ -236,7 +237,7 @@ def test_a_run_waits_for_memory_and_says_so(start: Callable[..., Engine], monkey
 def test_a_run_that_needs_more_than_there_is_runs_alone(
     start: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "PROCESS_MEMORY", 5 << 30)
+    monkeypatch.setattr(job_module, "PROCESS_MEMORY", 5 << 30)
     engine = start(slots=8, memory=1 << 30)
     tickets = [engine.submit(fault("naps", number, VERSION)) for number in range(3)]
     assert [ticket.place for ticket in tickets] == [0, 1, 2]

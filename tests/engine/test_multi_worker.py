@@ -53,7 +53,23 @@ def test_all_workers_hold_the_same_mean(run_on: Run, version: str, settings: dic
             held = {event["variable"]: event["value"] for event in now if event["event"] == "variable"}
             assert held == pytest.approx(expected[step - 1], abs=1e-5)
             assert [event["value"] for event in now if event["event"] == "counter"] == [step]
-            assert {event["value"] for event in now if event["event"] == "gradient"} == {used["gradients"][index]}
+            gradients = {event["variable"]: event["value"] for event in now if event["event"] == "gradient"}
+            assert set(gradients) == set(held)
+            # Each worker's loss is divided by the number of workers, and so is its gradient.
+            assert gradients == pytest.approx(dict.fromkeys(gradients, used["gradients"][index] / workers), abs=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["multi_worker", "parameter_server"])
+def test_what_is_reported_is_what_was_applied(run_on: Run, strategy: str) -> None:
+    """The reported gradients alone, by the rates, lead from 0 to the reported weights."""
+    trace = run_on("2.21", "multi_worker", strategy=strategy, workers=2, optimizers=3, steps=STEPS, gradients="3,-7")
+    assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
+    for name, rate in RATES.items():
+        applied = sum(event["value"] for event in trace.of("gradient") if event["variable"] == name)
+        ends = {event["value"] for event in trace.of("variable") if (event["variable"], event["step"]) == (name, STEPS)}
+        assert [*ends] == [pytest.approx(-rate * applied, abs=1e-4)]
+        reports = sum(event["variable"] == name for event in trace.of("gradient"))
+        assert reports == (2 * STEPS if strategy == "multi_worker" else STEPS)
 
 
 def test_it_computes_what_sync_replicas_computes(run_on: Run) -> None:

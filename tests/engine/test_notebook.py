@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.program import Versions, notebook, render
+from engine.program import notebook, render
 from engine.request import Request
+from engine.versions import Versions
 
 # What IPython makes of a cell: `%%writefile NAME` writes the rest of it; `!COMMAND` has each {expression} replaced by
 # its value, is given to a shell, and leaves `_exit_code` (IPython.core.interactiveshell, system_piped). An exception

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.program import render
 from engine.request import Request
 from engine.settings import SettingsError
@@ -222,6 +223,68 @@ def test_when_variables_are_born(submit_on: Submit, engine: Engine, flavour: str
         assert counter["moment"] == ("first_apply" if flavour in LEGACY else "construction")
 
 
+# What optimizer.variables leaves out: legacy optimizers make a variable of each hyperparameter in their first step
+# (optimizer_v2.py, _create_hypers), Keras 2.11 to 2.15 one of the learning rate when they are made.
+HYPERPARAMETERS = {
+    "momentum": ["SGD/learning_rate", "SGD/decay", "SGD/momentum"],
+    "adam": ["Adam/learning_rate", "Adam/decay", "Adam/beta_1", "Adam/beta_2"],
+}
+
+
+@pytest.mark.parametrize("optimizer", HYPERPARAMETERS)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_an_optimizers_hyperparameters_are_variables_too(submit_on: Submit, flavour: str, optimizer: str) -> None:
+    version, settings = FLAVOURS[flavour]
+    tickets = {
+        place: submit_on(version, "scope_placement", optimizer=optimizer, optimizer_scope=place, **settings)
+        for place in PLACES
+    }
+    for place, ticket in tickets.items():
+        found = births(ticket.result(240), "other")
+        if flavour in LEGACY:
+            assert [event["variable"] for event in found] == HYPERPARAMETERS[optimizer]
+            expected = {("first_apply", "MirroredStrategy", 2)}
+        else:
+            name = (
+                "learning_rate"
+                if flavour != "keras3"
+                else f"{'sgd' if optimizer == 'momentum' else 'adam'}/learning_rate"
+            )
+            assert [event["variable"] for event in found] == [name]
+            expected = {("construction", "MirroredStrategy", 2) if place == "in" else ("construction", "default", 1)}
+        assert {(event["moment"], event["strategy"], len(event["devices"])) for event in found} == expected
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_came_into_being_before_an_error_is_reported(submit_on: Submit, engine: Engine, flavour: str) -> None:
+    """A plain weight: legacy optimizers make iterations and hyperparameters before add_slot refuses it; Keras 2.15
+    makes the slots of a weight that no strategy had, then fails to update it. And the weight that fit made."""
+    version, settings = FLAVOURS[flavour]
+    refused = submit_on(version, "scope_placement", model_scope="out", **settings)
+    direct = submit_on(
+        version, "scope_placement", model="subclassed", step="direct", apply_scope="out", optimizer="adam", **settings
+    )
+    fit = submit_on(
+        version, "scope_placement", model="subclassed", model_scope="out", apply_scope="out", loop="fit", **settings
+    )
+    trace = refused.result(240)
+    assert trace.error is not None
+    assert len(births(trace, "iterations")) == 1
+    assert len(births(trace, "other")) == (3 if flavour in LEGACY else 1)
+    if flavour in LEGACY:
+        for event in births(trace, "iterations") + births(trace, "other"):
+            assert event["line"] == trace.error["line"]
+            assert line_of(trace, engine, event["line"]) == "optimizer.apply_gradients(zip(gradients, weights))"
+    if flavour in ("2.15.1", "tf_keras"):
+        trace = direct.result(240)
+        assert trace.error is not None
+        assert [event["variable"].split("/")[1] for event in births(trace, "slot")] == ["m", "v"]
+    trace = fit.result(240)
+    assert trace.error is not None
+    (weight,) = births(trace, "weight")
+    assert (weight["moment"], weight["strategy"], weight["line"]) == ("first_fit", "default", trace.error["line"])
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 def test_2_4_1_and_2_5_0_are_alike_with_strategy_run(submit_on: Submit, optimizer: str) -> None:
     """In every place, in tf.function: the same events, by the same lines (test_every_place has eager mode)."""
@@ -248,12 +311,12 @@ def test_2_4_1_and_2_5_0_are_alike_with_strategy_run(submit_on: Submit, optimize
             assert_trains(old, optimizer)
 
 
-def events_of(trace: Trace) -> list[Event]:
+def events_of(trace: Trace) -> list[dict[str, Any]]:
     """The events less times, versions, and the addresses that objects have in messages."""
     return [without_addresses(event) for event in trace.without_times()[1:]]
 
 
-def without_addresses(event: Event) -> Event:
+def without_addresses(event: Mapping[str, Any]) -> dict[str, Any]:
     return {key: re.sub(r"0x[0-9a-f]+", "0x", value) if key == "message" else value for key, value in event.items()}
 
 

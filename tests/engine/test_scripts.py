@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 
 from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
-from engine.program import Versions, notebook, render
+from engine.program import notebook, render
 from engine.request import Request
+from engine.versions import Versions
 from tests.conftest import Sample
 
 # Every option of every setting is in one of these at least, and each way in which a run can end.
@@ -116,7 +118,7 @@ def alone(program: str, folder: Path) -> tuple[list[dict[str, Any]], subprocess.
     return [{key: value for key, value in json.loads(line).items() if key != "t"} for line in lines], done
 
 
-def without_addresses(event: dict[str, Any]) -> dict[str, Any]:
+def without_addresses(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event less the addresses that objects have in messages."""
     message = {"message": re.sub("0x[0-9a-f]+", "0x", event["message"])} if "message" in event else {}
     return {**event, **message}

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
 from engine.experiments import EXPERIMENTS
 from engine.experiments.variable_scope import ARTICLE, OPTIONS, Operation, VariableScopeSettings
-from engine.program import Versions, render
+from engine.job import Ticket
+from engine.program import render
 from engine.settings import SettingsError
 from engine.trace import Trace
+from engine.versions import Versions
 
 Run = Callable[..., Trace]
 Submit = Callable[..., Ticket]

@@ -47,6 +47,7 @@ def scope_trace(
     events: list[Event] = [
         {
             "event": "run",
+            "t": 0.0,
             "experiment": "scope_placement",
             "settings": chosen,
             "tensorflow": tensorflow,
@@ -61,6 +62,7 @@ def scope_trace(
             events.append(
                 {
                     "event": "birth",
+                    "t": 0.0,
                     "step": 0 if moment in ("construction", "build", "dummy_call") else 1,
                     "variable": variable,
                     "role": role,
@@ -102,24 +104,38 @@ def scope_trace(
     sent = chosen["inputs"] if gradients is None else gradients
     for number, values in enumerate(copies, 1):
         if chosen["loop"] == "fit":
-            events.append({"event": "loss", "step": number, "value": 1.5})
+            events.append({"event": "loss", "t": 0.0, "step": number, "value": 1.5})
         else:
             events += [
-                {"event": "gradient", "step": number, "replica": replica, "value": value, "variable": "dense/kernel"}
+                {
+                    "event": "gradient",
+                    "t": 0.0,
+                    "step": number,
+                    "replica": replica,
+                    "value": value,
+                    "variable": "dense/kernel",
+                }
                 for replica, value in enumerate(sent)
             ]
         events += [
-            {"event": "variable", "step": number, "replica": replica, "value": value, "variable": "dense/kernel"}
+            {
+                "event": "variable",
+                "t": 0.0,
+                "step": number,
+                "replica": replica,
+                "value": value,
+                "variable": "dense/kernel",
+            }
             for replica, value in enumerate(values)
         ]
         counted = [number] * len(values) if counts is None else counts[number - 1]
         events += [
-            {"event": "counter", "step": number, "replica": replica, "value": value, "counter": "iterations"}
+            {"event": "counter", "t": 0.0, "step": number, "replica": replica, "value": value, "counter": "iterations"}
             for replica, value in enumerate(counted)
         ]
     if error:
         line = 1 + max(place for place, row in enumerate(program) if row == at)
         raised = len(copies) + 1 if error_step is None else error_step
-        events.append({"event": "error", "type": error[0], "message": error[1], "line": line, "step": raised})
-    events.append({"event": "end", "status": "error" if error else "ok", "seconds": 0.2})
+        events.append({"event": "error", "t": 0.0, "type": error[0], "message": error[1], "line": line, "step": raised})
+    events.append({"event": "end", "t": 0.0, "status": "error" if error else "ok", "seconds": 0.2})
     return Trace(tuple({**event, "t": 0.01 * place} for place, event in enumerate(events)))

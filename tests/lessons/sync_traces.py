@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from engine.experiments.sync_replicas import GROUPS, SYNC_REPLICAS
@@ -30,15 +31,14 @@ class Script:
                 "devices": SYNC_REPLICAS.devices(self.settings),
             },
             {"event": "server", "t": 0.1, "task": "ps:0", "address": "localhost:1"},
-            *(
-                {"event": "server", "t": 0.2, "task": f"worker:{worker}", "address": "localhost:1"}
-                for worker in range(self.settings.workers)
-            ),
         ]
+        for worker in range(self.settings.workers):
+            self.events.append({"event": "server", "t": 0.2, "task": f"worker:{worker}", "address": "localhost:1"})
 
     def tell(self, event: str, task: str, **fields: Any) -> Script:
         self.t = round(self.t + TICK, 4)
-        self.events.append({"event": event, "t": self.t, "task": task, **fields})
+        said: Any = {"event": event, "t": self.t, "task": task, **fields}
+        self.events.append(said)
         return self
 
     def state(self, *steps: int, tokens: int = 0, **held: int) -> Script:
@@ -51,6 +51,7 @@ class Script:
             tokens=tokens,
             held={variable: held.get(variable, 0) for variable in variables},
             weights=dict.fromkeys(variables, 0.0),
+            waiting=0,
             arrived=self.settings.workers,
             left=0,
         )
@@ -108,12 +109,12 @@ class Script:
             self.tell("stuck", f"worker:{worker}", step=self.count[worker], optimizer=optimizer, waited=4.0)
         return self
 
-    def error(self, message: str, kind: str = "ValueError") -> Script:
-        for worker in range(self.settings.workers):
+    def error(self, message: str, kind: str = "ValueError", workers: Sequence[int] = (0, 1)) -> Script:
+        for worker in workers:
             self.tell("error", f"worker:{worker}", type=kind, message=message, line=260, step=0)
         return self
 
-    def end(self, status: Literal["ok", "error", "timeout", "killed", "cancelled", "running"] = "ok") -> Trace:
+    def end(self, status: Literal["ok", "error", "timeout", "killed", "cancelled"] = "ok") -> Trace:
         over: Event = {"event": "end", "t": self.t, "status": status, "seconds": self.t, "reason": "?"}
         return Trace((*self.events, over))
 
@@ -146,9 +147,17 @@ def crossed() -> Script:
     return script.deadlock((0, 1), (1, 0), conv=1, fc_w=1)
 
 
+def so_far(whole: Trace, length: int, status: str = "running") -> Trace:
+    """The first events of it, as `Ticket.so_far` has them, without an end; or as they are when the run ends so then."""
+    begun = whole.events[:length]
+    if status == "running":
+        return Trace(begun)
+    return Trace((*begun, {"event": "end", "t": 99.0, "status": status, "seconds": 99.0, "reason": "?"}))
+
+
 def killed(worker: int = 1) -> Script:
-    """Two workers, an average takes two, and one of them dies before its first push."""
-    script = Script(kill_worker=worker, kill_step=1).state(0, tokens=2).step(0, 1).push(1 - worker, 0)
+    """Two workers, no first tokens, an average takes two, and one of them dies before its first push."""
+    script = Script(kill_worker=worker, kill_step=1, tokens="zero").state(0).step(0, 1).push(1 - worker, 0)
     return script.kill(worker).deadlock((1 - worker, 0), conv=1)
 
 
@@ -173,7 +182,7 @@ RUNS = {
     "chief_killed": killed(0).end(),
     "miscounted": miscounted().end(),
     "article": Script(optimizers=2, global_step="article").error(NO_GLOBAL_STEP).end("error"),
-    "too_few": Script(replicas_to_aggregate=3, tokens="zero").error(TOO_FEW).end("error"),
+    "too_few": Script(replicas_to_aggregate=3, tokens="zero").error(TOO_FEW, workers=(0,)).end("error"),
     "other": Script().error("something `else`", "InternalError").end("error"),
     "nothing": Script().end("timeout"),
 }

@@ -16,6 +16,7 @@ from engine.trace import Trace
 from lessons.aggregation.figure import alternative, figure
 from lessons.aggregation.reading import read
 from lessons.language import LANGUAGES, Language, Texts
+from lessons.player import DRIFTED, EQUAL
 from lessons.player import INK as PLAIN_TEXT
 from tests.lessons.test_story import GRID, MESSAGES
 from tests.lessons.traces import cut, trace
@@ -113,7 +114,20 @@ def test_own_numbers_pass_in_their_own_lanes() -> None:
     assert pictures(chart)[1][NODES]["marker"]["opacity"] == [0]
     assert "unmerged" in text_of(chart)
     assert "Copies: differ" in text_of(chart)
-    assert text_of(chart).count("≠") == 2
+    assert text_of(chart).count("≠") == 3  # at each copy: none is the right one
+
+
+@pytest.mark.parametrize(
+    ("copies", "apart"),
+    [([1.15, 1.15, 1.15], 0), ([1.1, 1.2, 1.3], 3), ([1.1, 1.1, 1.3], 3)],
+)
+def test_of_copies_that_differ_none_has_the_colour_of_the_right_one(copies: list[float], apart: int) -> None:
+    """The second layer of boxes lies over the first; a box that isn't there has no width."""
+    chart = drawn(trace(copies, gradients=[0.1, 0.2, 0.3]))
+    equal, over = chart.data[:2]
+    assert (equal.fillcolor, over.fillcolor) == (EQUAL, DRIFTED)
+    widths = [over.x[start + 1] - over.x[start] for start in range(0, len(over.x), 6)]
+    assert [width > 0 for width in widths] == [True] * apart + [False] * (3 - apart)
 
 
 def test_what_is_not_used_is_struck_through() -> None:

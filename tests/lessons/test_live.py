@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.engine import Engine
-from engine.experiments.aggregation import AggregationSettings
+from engine.experiments.aggregation import AGGREGATION, AggregationSettings
+from engine.recordings import Recordings
 from engine.request import Request
 from lessons.aggregation import lesson as module
 from lessons.aggregation.lesson import LESSON
@@ -18,7 +19,22 @@ from lessons.language import LANGUAGES, Texts
 
 FOLDER = Path(module.__file__).parent
 CHOICES = {setting.name: setting.choices for setting in AggregationSettings.declared()}
+AT_ONCE = 100
 VARIED = ("aggregation", "route", "synchronization", "value", "dtype")
+
+
+RECORDINGS = Recordings()
+
+
+@pytest.mark.parametrize("runtime", RECORDINGS.made_with(AGGREGATION))
+def test_every_error_that_was_recorded_is_explained(runtime: str) -> None:
+    errors = {
+        recording.trace.error["message"]
+        for recording in RECORDINGS.all(AGGREGATION, runtime)
+        if recording.trace.error is not None
+    }
+    assert errors
+    assert not [error for error in errors if explanation(error) == "other"]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +52,8 @@ def test_every_answer_of_tensorflow_is_read_drawn_and_told(
         Request.of("aggregation", {**choice, "cross_device": cross_device, "replicas": 3, "learning_rate": 2})
         for choice in grid
     ]
-    tickets = [engine.submit(request) for request in requests]
+    # As several sessions: of one, only so many runs may wait.
+    tickets = [engine.submit(request, str(place // AT_ONCE)) for place, request in enumerate(requests)]
     for choice, ticket in zip(grid, tickets, strict=True):
         trace = ticket.result(300)
         assert trace.answered, choice

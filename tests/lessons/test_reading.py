@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.trace import Trace
-from lessons.aggregation.reading import Step, drifted, read
+from engine.trace import Event, Trace
+from lessons.aggregation.reading import Step, differ, read
 from tests.lessons.traces import cut, trace
 
 
@@ -162,22 +162,19 @@ def test_copies_that_took_what_no_merge_gives() -> None:
 @pytest.mark.parametrize(
     ("copies", "expected"),
     [
-        ((1.1, 1.1), (False, False)),
-        ((1.1, 1.2), (False, True)),
-        ((1.3, 1.1, 1.1), (True, False, False)),
-        ((1.0, 2.0, 3.0), (False, True, True)),
-        ((1.0, 2.0, 2.0, 1.0), (False, True, True, False)),
-        ((0.0, 0.0), (False, False)),
-        ((1.15, 1.1500001), (False, False)),
-        ((None, None), (False, False)),
-        ((1.0, None, 2.0), (False, False, True)),
-        ((), ()),
+        ((1.1, 1.1), False),
+        ((1.1, 1.2), True),
+        ((1.1, 1.1, 1.3), True),
+        ((0.0, 0.0), False),
+        ((1.15, 1.1500001), False),
+        ((None, None), False),
+        ((1.0, None, 2.0), True),
+        ((1.0, None, 1.0), False),
+        ((), False),
     ],
 )
-def test_drift_is_measured_from_what_most_copies_hold(
-    copies: tuple[float | None, ...], expected: tuple[bool, ...]
-) -> None:
-    assert drifted(copies) == expected
+def test_copies_differ_by_more_than_rounding(copies: tuple[float | None, ...], expected: bool) -> None:
+    assert differ(copies) is expected
 
 
 @pytest.mark.parametrize(
@@ -194,6 +191,22 @@ def test_a_read_of_equal_copies_cannot_tell_mean_from_first() -> None:
     assert (step.read_merge, step.read_fits) == ("same", ("mean", "first"))
     step = only_step(trace([0.7, 0.7], reads=[1.4], synchronization="ON_READ", route="optimizer"))
     assert step.read_merge == "sum"
+
+
+@pytest.mark.parametrize(
+    ("value", "copies", "read_value"),
+    # 3 / 2 = 1.5 and -3 / 2 = -1.5 are cut toward 0; 2 / 3 = 0.67 to nothing
+    [(3.0, [1, 1], 2.0), (-3.0, [-1, -1], -2.0), (2.0, [0, 0, 0], 0.0)],
+)
+def test_a_sum_that_is_set_outside_the_replicas_is_cut_where_it_must_be_whole(
+    value: float, copies: list[float], read_value: float
+) -> None:
+    settings: dict[str, Any] = {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ"}
+    whole: dict[str, Any] = {"dtype": "int32", "value": "python", "gradients": [value] * len(copies)}
+    reading = read(trace(copies, reads=[read_value], aggregation="SUM", **settings, **whole))
+    (step,) = reading.steps
+    assert (step.why, step.read) == ("split_cut", read_value)
+    assert reading.wrong
 
 
 def test_a_sum_that_is_set_outside_the_replicas_is_split() -> None:
@@ -226,7 +239,7 @@ def test_counters_know_what_they_should_say(route: str, sum_of_2_steps: int) -> 
 
 def test_a_counter_that_says_something_else_is_not_as_expected() -> None:
     run = trace([1.1, 1.2])
-    events = [
+    events: list[Event] = [
         {**event, "value": 7.0} if event.get("counter") == "MEAN" and event["replica"] == 1 else event
         for event in run.events
     ]

@@ -11,6 +11,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
+from engine.recordings import Recordings
+from engine.request import Request
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Language, Texts
 from lessons.player import DRIFTED, EQUAL, FAILED
@@ -277,3 +279,21 @@ def test_the_alternative_says_the_outcome() -> None:
         assert sentence in said
     text = alternative(read(scope_trace(error=MESSAGES["mixing"], slots=None)), TEXTS["en"])
     assert re.search(r"RuntimeError in step 1, line \d+\.$", text)
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "column"),
+    [
+        # Raised in strategy.run, in the first apply_gradients, after it had made iterations.
+        ("2.5.0", {"model_scope": "out", "optimizer": "sgd"}, 3),
+        ("2.4.1", {"model_scope": "out"}, 3),
+        # Raised by the graph, after the step had been traced to its end.
+        ("2.21.0", {"mode": "function"}, 4),
+    ],
+)
+def test_where_an_error_strikes(version: str, settings: dict[str, str], column: int) -> None:
+    """Columns: model, optimizer, first call, first apply; after them the run of what was traced."""
+    recording = Recordings().find(Request.of("scope_placement", settings, version))
+    assert recording is not None
+    assert figure(read(recording.trace), TEXTS["en"]).frames[-1].name == f"{column}.-1x"
+    assert "not made" not in text_of(drawn(recording.trace)).partition("iterations")[2].partition("learning_rate")[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.trace import Trace
+from engine.trace import Event, Trace
 from lessons.scope_placement.reading import Update, read
 from tests.lessons.scope_traces import APPLY, MIRRORED, PLAIN, scope_trace
 from tests.lessons.traces import cut
@@ -78,7 +78,7 @@ def test_iterations_that_every_replica_raises() -> None:
 def test_a_first_step_that_tells_no_sum_from_a_mean(optimizer: str) -> None:
     """Adam's first step is the rate, whatever the gradient; RMSprop's is rate / sqrt(0.1)."""
     step = 0.1 if optimizer == "adam" else 0.1 / 0.1**0.5
-    events = [
+    events: list[Event] = [
         {**event, "settings": {**event["settings"], "optimizer": optimizer}} if event["event"] == "run" else event
         for event in scope_trace([1 - step, 1 - step], slots=None, steps=1).events
     ]
@@ -130,7 +130,9 @@ def test_births_in_order() -> None:
 )
 def test_slots_have_short_names(variable: str, short: str) -> None:
     run = scope_trace(*SUMMED)
-    events = [{**event, "variable": variable} if event.get("role") == "slot" else event for event in run.events]
+    events: list[Event] = [
+        {**event, "variable": variable} if event.get("role") == "slot" else event for event in run.events
+    ]
     (slot,) = read(Trace(tuple(events))).slots
     assert slot.name == short
 
@@ -250,7 +252,7 @@ def test_where_an_error_struck(at: str, step: int, settings: dict[str, Any], par
 
 def test_a_trace_of_settings_that_are_no_more_is_read_without_its_program() -> None:
     run = scope_trace(error=MESSAGES["mixing"])
-    start = {**run.events[0], "settings": {**run.events[0]["settings"], "gone": 1}}
+    start: Event = {**run.events[0], "settings": {**run.events[0]["settings"], "gone": 1}}
     reading = read(Trace((start, *run.events[1:])))
     assert reading.failure is not None
     assert reading.failure.code is None

@@ -90,8 +90,11 @@ def test_a_slot_that_add_slot_refuses_on_2_5_0(settings: dict[str, Any], trace: 
 def test_what_an_optimizer_of_keras_2_makes_in_its_first_step() -> None:
     """Its hyperparameters are variables too (optimizer_v2._create_hypers); whose they are is told apart."""
     run = scope_trace(*SUMMED, tensorflow="2.4.1")
-    made = "made `iterations`, the slot `momentum` and the hyperparameters `learning_rate`, `decay` and `momentum`, of"
+    made = (
+        "made `iterations` and the slot `momentum`, and the hyperparameters `learning_rate`, `decay` and `momentum`, of"
+    )
     assert made in sentences_of(run)[1]
+    assert "slot 变量 `momentum`，以及超参数 `learning_rate`、`decay` 和 `momentum`，属于" in sentences_of(run, "zh")[1]
     apart = scope_trace(*([each] for each in ALONE), weight=PLAIN, slots=PLAIN, tensorflow="2.4.1", **DIRECT)
     sentences = sentences_of(apart)
     assert "made `iterations` and the hyperparameters `learning_rate`, `decay` and `momentum`, of" in sentences[1]
@@ -297,6 +300,7 @@ GRID: list[dict[str, Any]] = [
     *({"model": "sequential_deferred", "optimizer": "sgd", "mode": mode} for mode in ("eager", "function")),
     {"optimizer": "sgd", "optimizer_scope": "out"},
     {"loss": "mean_absolute_error"},
+    {"loss": "mean_absolute_error", "step": "direct", "apply_scope": "out"},
     {"model": "subclassed", "optimizer": "adam", "mode": "function", "optimizer_build": "yes"},
     {"model": "sequential_deferred", "mode": "function", "step": "direct"},
 ]

@@ -16,7 +16,7 @@ from lessons.player import DRIFTED, EQUAL, FAILED
 from lessons.player import INK as PLAIN_TEXT
 from lessons.sync_replicas.figure import COMPUTES, DROPPED, TAKEN, alternative, figure
 from lessons.sync_replicas.reading import read
-from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, wasted_round
+from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, so_far, wasted_round
 from tests.lessons.test_figure import pictures, words
 from tests.lessons.test_scope_figure import boxes
 
@@ -131,9 +131,9 @@ def test_a_deadlock_says_who_holds_and_who_waits() -> None:
     chart = drawn(crossed().end())
     text = text_of(chart)
     assert "■ Deadlock, updates before it: 0" in text
-    assert "held: conv 1/2, fc_w 1/2 · tokens: 2" not in text
-    assert "held: conv 1/2, fc_w 1/2 · tokens: 0" in text
-    assert "waiting for a token: worker:0, worker:1" in text
+    assert "Held: conv 1/2, fc_w 1/2 · tokens: 2" not in text
+    assert "Held: conv 1/2, fc_w 1/2 · tokens: 0" in text
+    assert "Waiting for a token: worker:0, worker:1" in text
     assert "waits: fc_w" in text
     assert "waits: conv" in text
     assert "Nothing has moved for 4 s." in text
@@ -143,7 +143,7 @@ def test_a_deadlock_says_who_holds_and_who_waits() -> None:
 def test_an_error_before_the_first_step() -> None:
     text = text_of(drawn(RUNS["article"]))
     assert "✕ ValueError" in text
-    assert "line 260 of the program" in text
+    assert "Line 260 of the program" in text
     assert "failed" in text
 
 
@@ -162,8 +162,7 @@ def test_every_run_can_be_drawn_and_told_however_far_it_has_come(run: Trace, lan
     ends = ["running", "killed", "cancelled", "timeout"]
     for length in range(1, len(run.events), 2):
         status = ends[length // 2 % 4] if length % 4 == 1 else "running"
-        end = {"event": "end", "t": 99.0, "status": status, "seconds": 99.0, "reason": "?"}
-        part = Trace((*run.events[:length], end))
+        part = so_far(run, length, status)
         chart = drawn(part, language)
         text = text_of(chart) + alternative(read(part), TEXTS[language])
         assert "{" not in text

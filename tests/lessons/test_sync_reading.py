@@ -7,7 +7,7 @@ import pytest
 from engine.trace import Trace
 from lessons.sync_replicas.fix import suggested_fix
 from lessons.sync_replicas.reading import read
-from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, wasted_round
+from tests.lessons.sync_traces import RUNS, Script, crossed, in_step, killed, miscounted, so_far, wasted_round
 
 
 def test_a_run_in_step() -> None:
@@ -80,12 +80,61 @@ def test_the_dead_are_known_and_what_mends_it() -> None:
     assert suggested_fix(chief) is None
 
 
-@pytest.mark.parametrize("tokens", ["none", "first_hook_only"])
-def test_without_a_hook_that_is_the_reason(tokens: str) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "change"),
+    [
+        ("none", {"tokens": "hook", "global_step": "composite"}),  # with a hook alone, the shared step counts twice
+        ("first_hook_only", {"global_step": "composite"}),
+    ],
+)
+def test_without_a_hook_that_is_the_reason(tokens: str, change: dict[str, str]) -> None:
     script = Script(optimizers=2, tokens=tokens).state(0).step(0, 1).push(0, 0).push(1, 0)
     reading = read(script.deadlock((0, 0), (1, 0), conv=2).end())
     assert reading.lock == {"none": "no_hook"}.get(tokens, tokens)
+    assert suggested_fix(reading) == change
+
+
+def test_without_first_tokens_one_worker_brings_one_gradient() -> None:
+    script = Script(workers=1, replicas_to_aggregate=2, total_num_replicas=2, tokens="zero").state(0).step(0).push(0, 0)
+    reading = read(script.deadlock((0, 0), conv=1).end())
+    assert reading.lock == "no_first_tokens"
     assert suggested_fix(reading) == {"tokens": "hook"}
+
+
+def test_first_tokens_are_counted_also_where_nobody_saw_them_lie() -> None:
+    """The watch looks now and then: both may be taken before it does."""
+    script = Script(steps=1).step(0, 1).push(0, 0).push(1, 0).token(0, 0).token(1, 0).average((0, 1), (1, 1))
+    assert read(script.state(1, tokens=2).end()).first_tokens == 2
+
+
+def test_steps_of_their_own_count_right_also_where_they_differ() -> None:
+    script = Script(workers=1, optimizers=2, global_step="own", steps=1).state(0, 0).step(0)
+    script.push(0, 0).push(0, 0, "fc_w").average((0, 1)).average((0, 1), variable="fc_w")
+    script.step(0).push(0, 1).average((0, 2))
+    reading = read(script.state(2, 1).end())
+    assert reading.updates() == {"conv": 2, "fc_w": 1}
+    assert reading.steps() == {"global_step": 2, "global_step_1": 1}
+    assert reading.global_step() == 1
+    assert reading.outcome == "right"
+    assert read(script.state(2, 2).end()).outcome == "miscounted"
+
+
+def test_moving_averages_that_every_optimizer_moves_are_fixed_by_one_optimizer() -> None:
+    script = Script(workers=1, optimizers=2, global_step="own", steps=1, moving_average="all").state(0, 0).step(0)
+    script.push(0, 0).push(0, 0, "fc_w").average((0, 1)).average((0, 1), variable="fc_w").state(1, 1)
+    # The weights are 0.1 and 1, the averages by halves 0.05 and 0.5 once, 0.075 and 0.75 twice.
+    for moved, change in ((0.05, None), (0.075, {"global_step": "composite"})):
+        script.events[-1] |= {"moving_averages": {"conv": moved, "fc_w": 10 * moved}}
+        reading = read(script.end())
+        assert reading.own_averages == (change is None)
+        assert suggested_fix(reading) == change
+
+
+def test_who_raised_is_known() -> None:
+    for name, tasks in (("article", ("worker:0", "worker:1")), ("too_few", ("worker:0",))):
+        failure = read(RUNS[name]).failure
+        assert failure is not None
+        assert failure.tasks == tasks
 
 
 def test_a_counter_that_counts_twice() -> None:
@@ -136,8 +185,7 @@ def test_a_trace_that_still_grows_can_be_read(whole: Trace) -> None:
     before: dict[tuple[str, int, str], object] = {}
     updates = 0
     for length in range(1, len(whole.events)):
-        running = {"event": "end", "t": 99.0, "status": "running", "seconds": 99.0}
-        reading = read(Trace((*whole.events[:length], running)))
+        reading = read(so_far(whole, length))
         assert reading.outcome == "running"
         assert sum(reading.updates().values()) >= updates
         updates = sum(reading.updates().values())

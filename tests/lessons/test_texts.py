@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+import shutil
 import string
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 from babel import Locale
 
+from lessons import LESSONS
 from lessons.aggregation.story import ERRORS
 from lessons.language import (
     LANGUAGES,
@@ -24,8 +29,9 @@ from lessons.language import (
     numbers_apart,
 )
 
-FOLDERS = [folder.parent for folder in sorted((Path(__file__).parents[2] / "lessons").glob("*/en.toml"))]
-LESSON = Path(__file__).parents[2] / "lessons" / "aggregation"
+ROOT = Path(__file__).parents[2]
+FOLDERS = [folder.parent for folder in sorted((ROOT / "lessons").glob("*/en.toml"))]
+LESSON = ROOT / "lessons" / "aggregation"
 
 
 def flat(table: dict[str, Any], path: str = "") -> dict[str, str]:
@@ -77,10 +83,46 @@ def test_plural_forms_are_those_of_the_language(folder: Path, language: Language
 
 
 def test_no_lesson_says_again_what_is_shared() -> None:
+    """Under a shared key a lesson may have a text of its own, but not the same."""
     for language in LANGUAGES:
-        shared = set(loaded(SHARED, language))
+        shared = loaded(SHARED, language)
         for folder in FOLDERS:
-            assert folder == SHARED or not shared & set(loaded(folder, language)), (folder.name, language)
+            again = {key for key, text in loaded(folder, language).items() if shared.get(key) == text}
+            assert folder == SHARED or not again, (folder.name, language)
+
+
+def test_what_three_say_alike_is_shared() -> None:
+    for language in LANGUAGES:
+        said: dict[str, set[str]] = {}
+        for folder in FOLDERS:
+            for text in loaded(folder, language).values():
+                said.setdefault(text, set()).add(folder.name)
+        assert not {text: names for text, names in said.items() if len(names) > 2}, language
+
+
+def test_another_language_needs_its_files_and_nothing_else(tmp_path: Path) -> None:
+    """A third one, in a copy of the app's code: as English, but for its name. It is found, and each lesson has it."""
+    for room in ("engine", "lessons"):
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("recordings", "__pycache__"))
+    for file in tmp_path.glob("lessons/*/en.toml"):
+        text = re.sub(r' = "(?!"")', ' = "DE ', file.read_text(encoding="utf-8"))
+        of_itself = {"name": "Deutsch", "word": "Sprache", "locale": "de", "between_sentences": " "}
+        for key, value in of_itself.items() if file.parent.name == SHARED.name else ():
+            text = re.sub(rf'^{key} = ".*?"', f'{key} = "{value}"', text, count=1, flags=re.MULTILINE)
+        file.with_name("de.toml").write_text(text, encoding="utf-8")
+    script = (
+        "from lessons import COMPARISONS, LESSONS\n"
+        "from lessons.language import LANGUAGES, negotiate\n"
+        "print(LANGUAGES, negotiate('de-AT, en'))\n"
+        "print([each.texts('de')(key) for each in LESSONS for key in ('title', 'page.code')])\n"
+        "print(LESSONS[0].texts('de').list(['a', 'b']), LESSONS[0].texts('de')('count.steps', count=2))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    found, titles, listed = done.stdout.splitlines()
+    assert found == "('en', 'de', 'zh') de"
+    assert titles.count("DE Code") == len(LESSONS)
+    assert "DE Aggregation" in titles
+    assert listed == "a und b DE 2 steps"
 
 
 def test_every_explained_error_has_a_text() -> None:
@@ -112,6 +154,7 @@ def test_a_count_chooses_the_plural_form() -> None:
     [
         ([], "", ""),
         (["a"], "a", "a"),
+        (["1", "−2"], "1 and −2", "1 和 −2"),
         (["a", "b"], "a and b", "a 和 b"),
         (["a", "b", "c"], "a, b and c", "a、b 和 c"),
     ],

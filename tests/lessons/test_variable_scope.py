@@ -234,6 +234,15 @@ def test_what_is_told_is_what_tensorflows_source_says(engine: Engine) -> None:
         assert false not in said["en"], (words, mode)
 
 
+def test_what_tf_no_longer_has_is_named(traces: dict[str, Trace]) -> None:
+    for name, attribute in {"plain": "tf.variable_scope", "plain session": "tf.Session"}.items():
+        said = what_happened(read(traces[name]), TEXTS["en"])
+        assert (
+            said[-1]
+            == f"TensorFlow {traces[name].start['tensorflow']} no longer has `{attribute}`; it is in `tf.compat.v1`."
+        )
+
+
 def test_a_fix_fixes(engine: Engine, traces: dict[str, Trace]) -> None:
     """Whatever is refused runs after its fix."""
     refused = {name: trace for name, trace in traces.items() if trace.error is not None}
@@ -313,7 +322,7 @@ def test_whatever_is_edited_is_accepted(data: st.DataObject) -> None:
 def test_every_cause_has_a_text() -> None:
     explained = {key.removeprefix("story.error.") for key in loaded(FOLDER, "en") if key.startswith("story.error.")}
     variants = {"exists_outside", "missing_variable", "no_shape_eager"}
-    assert explained == {cause for _, cause in CAUSES} | {"other"} | variants
+    assert explained == {cause for _, cause in CAUSES} | variants
 
 
 def test_what_changes_nothing_is_named() -> None:

@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import pytest
 
-from engine.engine import Ticket
 from engine.experiments.variable_scope import (
     BLOCKS,
     MAX_OPERATIONS,
@@ -21,6 +20,7 @@ from engine.experiments.variable_scope import (
     Operation,
     parse_operations,
 )
+from engine.job import Ticket
 from engine.trace import Trace
 from lessons.language import LANGUAGES, Texts
 from lessons.variable_scope.figure import alternative

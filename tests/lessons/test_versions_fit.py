@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.engine import Ticket
 from engine.experiments.fit import FIT, FitSettings
+from engine.job import Ticket
 from engine.recordings import Recordings
 from engine.request import Request
 from engine.trace import Event, Trace
@@ -30,16 +30,18 @@ Reported = tuple[Sequence[float | str], float | str]  # copies of the weight, an
 def fit_trace(*epochs: Reported, **settings: Any) -> Trace:
     """A run that reported these copies of the weight and this loss after each epoch."""
     chosen = FIT.settings.parse({"epochs": len(epochs), **settings}).model_dump(mode="json")
-    events: list[Event] = [{"event": "run", "experiment": "fit", "settings": chosen}]
+    events: list[Event] = [{"event": "run", "t": 0.0, "experiment": "fit", "settings": chosen}]
     for step, (copies, loss) in enumerate(epochs, 1):
-        events += [{"event": "variable", "step": step, "replica": r, "value": w} for r, w in enumerate(copies)]
         events += [
-            {"event": "metric", "step": step, "replica": r, "variable": name, "value": 1.0}
+            {"event": "variable", "t": 0.0, "step": step, "replica": r, "value": w} for r, w in enumerate(copies)
+        ]
+        events += [
+            {"event": "metric", "t": 0.0, "step": step, "replica": r, "variable": name, "value": 1.0}
             for name in ("total", "count")
             for r in range(len(copies))
         ]
-        events.append({"event": "loss", "step": step, "value": loss})
-    events.append({"event": "end", "status": "ok", "seconds": 0.1})
+        events.append({"event": "loss", "t": 0.0, "step": step, "value": loss})
+    events.append({"event": "end", "t": 0.0, "status": "ok", "seconds": 0.1})
     return Trace(tuple({**event, "t": 0.0} for event in events))
 
 
@@ -108,7 +110,14 @@ def test_a_first_batch_that_is_shared_unevenly(submit_on: Submit) -> None:
 
 def test_a_whole_batch_is_no_reason_to_refuse() -> None:
     """Another error of the same name is not explained by shares that are even."""
-    error = {"event": "error", "t": 0.0, "type": "InvalidArgumentError", "message": "AddN ...", "line": 1, "step": 1}
+    error: Event = {
+        "event": "error",
+        "t": 0.0,
+        "type": "InvalidArgumentError",
+        "message": "AddN ...",
+        "line": 1,
+        "step": 1,
+    }
     start, *_, end = fit_trace(([1.0, 1.0], 1.0)).events
     trace = Trace((start, error, {**end, "status": "error"}))
     assert outcome_of(trace, "en").why == ""

@@ -48,6 +48,7 @@ def trace(
     events: list[Event] = [
         {
             "event": "run",
+            "t": 0.0,
             "experiment": "aggregation",
             "settings": chosen,
             "tensorflow": "2.21.0",
@@ -61,6 +62,7 @@ def trace(
         events.extend(
             {
                 "event": "variable",
+                "t": 0.0,
                 "step": step,
                 "replica": replica,
                 "variable": "weight",
@@ -74,6 +76,7 @@ def trace(
         events.extend(
             {
                 "event": "gradient",
+                "t": 0.0,
                 "step": step,
                 "replica": replica,
                 "variable": "weight",
@@ -86,6 +89,7 @@ def trace(
         events.extend(
             {
                 "event": "placement",
+                "t": 0.0,
                 "variable": "weight",
                 "replica": replica,
                 "device": f"/job:localhost/replica:0/task:0/device:{devices[replica]}",
@@ -102,21 +106,21 @@ def trace(
         if chosen["route"].startswith("optimizer"):
             counts["iterations"] = step
         events.extend(
-            {"event": "counter", "step": step, "replica": replica, "counter": name, "value": float(count)}
+            {"event": "counter", "t": 0.0, "step": step, "replica": replica, "counter": name, "value": float(count)}
             for name, count in counts.items()
             for replica in replicas
         )
         if reads is None or step <= len(reads):
             value = values[0] if reads is None else reads[step - 1]
-            events.append({"event": "read", "step": step, "variable": "weight", "value": value})
+            events.append({"event": "read", "t": 0.0, "step": step, "variable": "weight", "value": value})
     if error:
         step = len(copies) if reads is not None and len(reads) < len(copies) else len(copies) + 1
         if start is not None and not start:
             step = 0
         elif step > len(copies):
             gradients(step)
-        events.append({"event": "error", "type": error[0], "message": error[1], "line": 41, "step": step})
-    events.append({"event": "end", "status": status or ("error" if error else "ok"), "seconds": 0.2})
+        events.append({"event": "error", "t": 0.0, "type": error[0], "message": error[1], "line": 41, "step": step})
+    events.append({"event": "end", "t": 0.0, "status": status or ("error" if error else "ok"), "seconds": 0.2})
     return Trace(tuple({**event, "t": 0.01 * place} for place, event in enumerate(events)))
 
 

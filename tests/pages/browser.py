@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.engine.processes import until
 
 ROOT = Path(__file__).parents[2]
 # Without these, Chromium looks for its maker's servers at every start.
 QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 # The first is the newest: a figure that is being replaced may stay for a moment.
 FIGURE = ".st-key-figure-now"
-FIRST_RUN = 90_000  # ms: TensorFlow may still have to be imported
-TOGGLED = 15_000
-# A loaded machine takes its time; what is there sooner is not waited for any longer.
-expect.set_options(timeout=30_000)
+# ms. A busy machine takes its time; what is there sooner is not waited for any longer.
+FIRST_RUN = 180_000  # TensorFlow may still have to be imported
+TOGGLED = 60_000
+expect.set_options(timeout=TOGGLED)
 
 
 def chromium_path() -> str | None:
@@ -41,39 +45,90 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(port: int, python: Path = Path(sys.executable)) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True)
+class Server:
+    """The app, and where it is."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+
+
+def serve(python: str | Path = sys.executable) -> Server:
     """Start the app, and wait until it answers (its first page, not TensorFlow)."""
-    server = subprocess.Popen(
+    port = free_port()
+    process = subprocess.Popen(
         [python, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    end = time.monotonic() + 60
-    while True:
+
+    def answers() -> bool:
+        assert process.poll() is None, f"the app did not start; exit status {process.poll()}"
         try:
             urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
-            return server
         except (urllib.error.URLError, TimeoutError):
-            if server.poll() is not None or time.monotonic() > end:
-                server.kill()
-                raise RuntimeError(f"the app did not start; exit status {server.poll()}") from None
-            time.sleep(0.05)
+            return False
+        return True
+
+    if not until(answers, 120):
+        process.kill()
+        raise RuntimeError("the app did not answer within 120 seconds")
+    return Server(process, f"http://localhost:{port}")
 
 
 @contextmanager
-def serving(port: int, python: Path = Path(sys.executable)) -> Iterator[str]:
-    """The app on this port, for as long as the block lasts. Gives its address."""
-    server = serve(port, python)
+def serving(python: str | Path = sys.executable) -> Iterator[Server]:
+    """The app, for as long as the block lasts."""
+    server = serve(python)
     try:
-        yield f"http://localhost:{port}"
+        yield server
     finally:
-        server.send_signal(signal.SIGINT)
+        server.process.send_signal(signal.SIGINT)
         try:
-            server.wait(10)
+            server.process.wait(30)
         except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+            server.process.kill()
+            server.process.wait()
+
+
+def descendants(server: Server) -> list[int]:
+    """Every process that the server started, and that these did: TensorFlow's parents, and runs."""
+    found, todo = [], [server.process.pid]
+    while todo:
+        for thread in Path(f"/proc/{todo.pop()}/task").glob("*"):  # whichever thread started it
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                started = [int(pid) for pid in (thread / "children").read_text().split()]
+                found += started
+                todo += started
+    return found
+
+
+@contextmanager
+def slow_runs(server: Server) -> Iterator[None]:
+    """While the block lasts, the runs of this server hardly get on: what is to be seen meanwhile is not over before a
+    busy browser has drawn it, however fast TensorFlow is. Each is stopped most of the time."""
+    over = threading.Event()
+
+    def send(number: signal.Signals) -> None:
+        for pid in descendants(server):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(pid) != os.getsid(pid):  # a run has a group of its own, a parent leads its session
+                    os.kill(pid, number)
+
+    def alternate() -> None:
+        while not over.wait(0.02):
+            send(signal.SIGSTOP)
+            over.wait(0.5)
+            send(signal.SIGCONT)
+
+    thread = threading.Thread(target=alternate)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager
@@ -91,6 +146,7 @@ class visitor:  # noqa: N801  used as a function
 
     def __init__(self, chromium: Browser, locale: str = "en-US", width: int = 1366, height: int = 768) -> None:
         self.context: BrowserContext = chromium.new_context(locale=locale, viewport={"width": width, "height": height})
+        self.context.set_default_timeout(TOGGLED)
 
     def __enter__(self) -> Page:
         return self.context.new_page()
@@ -120,15 +176,6 @@ def pick(page: Page, option: str) -> None:
 def query(page: Page) -> str:
     search: str = page.evaluate("location.search")
     return search
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def fits_every_window(page: Page) -> None:

@@ -14,34 +14,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from engine.engine import Engine
 from engine.experiments.aggregation import AggregationSettings
 from lessons import LESSONS
 from lessons.language import LANGUAGES
-from pages.parts import engine as shared
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _one_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tests share the engine that has imported TensorFlow already; pages get it as they get their own."""
-    engine.warm_up()
-    monkeypatch.setattr("pages.parts.lesson.shared_engine", lambda: engine)
-    monkeypatch.setattr(shared, "shared_engine", lambda: engine)
+pytestmark = pytest.mark.usefixtures("pages_engine")
 
 
 def app(page: str | None = "pages/aggregation.py", locale: str = "en-US", **query: str | list[str]) -> AppTest:
-    test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    """A visit that begins at a page's own link; without one, at Home. Through app.py either way."""
+    test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240)
+    if page is not None:
+        test.switch_page(page)
     test.context["locale"] = locale
     for name, value in query.items():
         test.query_params[name] = value
     test.run()
-    if page is not None:
-        test.switch_page(page)
-        for name, value in query.items():
-            test.query_params[name] = value
-        test.run()
     assert not test.exception, test.exception
     return test
 
@@ -105,6 +96,21 @@ def test_toggling_aggregation() -> None:
         test.segmented_control(key="aggregation").set_value(option).run()
         assert not test.exception
         assert copies(test) == expected
+
+
+@pytest.mark.parametrize(
+    ("route", "synchronization", "under_mean"),
+    [
+        ("assign_add", "AUTO", "What the replicas give is averaged."),
+        ("optimizer", "AUTO", "the optimizer adds the gradients"),
+        ("cross_replica", "AUTO", "the one call stands outside the replicas"),
+        ("optimizer", "ON_READ", "A read outside the replicas averages the copies"),
+    ],
+)
+def test_the_line_under_an_option_follows_the_route(route: str, synchronization: str, under_mean: str) -> None:
+    lines = [line.value for line in app(aggregation="MEAN", route=route, synchronization=synchronization).caption]
+    assert [under_mean in line for line in lines].count(True) == 1
+    assert any("averaged." in line for line in lines) == (route == "assign_add")
 
 
 def test_every_setting_has_a_control() -> None:

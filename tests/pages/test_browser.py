@@ -5,26 +5,28 @@ from __future__ import annotations
 import re
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.conftest import Sample
+from tests.engine.processes import alive, until
 from tests.pages.browser import (
     FIGURE,
     FIRST_RUN,
+    ROOT,
+    descendants,
     figure_texts,
     fits_every_window,
-    free_port,
     no_text_lies_on_another,
     pick,
     query,
     serve,
     serving,
     shows,
-    until,
     visitor,
 )
+from tests.pages.held_import import HeldImport
 
 CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]+$")
 
@@ -32,25 +34,33 @@ CHINESE, ENGLISH = re.compile("[\u4e00-\u9fff]"), re.compile("^[ -~’—“”]
 # ------------------------------------------------------------------------------------------------ the first visit
 
 
-def test_the_first_url_after_a_start_may_be_a_lessons_link(chromium: Browser) -> None:
-    """With app.py around it, with its query, and with progress while TensorFlow is imported."""
-    with serving(free_port()) as address, visitor(chromium) as page:
-        page.goto(f"{address}/aggregation?aggregation=SUM&replicas=3")
-        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=30_000)
-        expect(page.get_by_role("radio", name="中文")).to_be_visible()
-        expect(page.get_by_role("progressbar")).to_be_visible()
-        shows(page, "1.6", "1.6", "1.6", timeout=FIRST_RUN)
-        assert query(page) == "?aggregation=SUM&replicas=3"
-        expect(page.get_by_role("link", name="Home").first).to_be_visible()
-
-
-def test_two_first_visitors_at_once(chromium: Browser) -> None:
-    with serving(free_port()) as address, visitor(chromium) as one, visitor(chromium, locale="zh-CN") as other:
-        one.goto(f"{address}/aggregation?aggregation=SUM", wait_until="commit")
-        other.goto(f"{address}/aggregation?aggregation=MEAN", wait_until="commit")
-        shows(one, "1.3", "1.3", timeout=FIRST_RUN)
+def test_the_first_visitors_after_a_start_may_come_by_lessons_links(chromium: Browser, held: HeldImport) -> None:
+    """Two at once: with app.py around each page, with its query, and with progress while TensorFlow is imported."""
+    with serving(held.python) as server, visitor(chromium) as one, visitor(chromium, locale="zh-CN") as other:
+        one.goto(f"{server.address}/aggregation?aggregation=SUM&replicas=3", wait_until="commit")
+        other.goto(f"{server.address}/aggregation?aggregation=MEAN", wait_until="commit")
+        for page in (one, other):
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.get_by_role("radio", name="中文")).to_be_visible()
+            expect(page.get_by_role("progressbar")).to_be_visible()
+        held.let_go()
+        shows(one, "1.6", "1.6", "1.6", timeout=FIRST_RUN)
         shows(other, "1.15", "1.15", timeout=FIRST_RUN)
+        assert query(one) == "?aggregation=SUM&replicas=3"
+        expect(one.get_by_role("link", name="Home").first).to_be_visible()
         expect(other.get_by_role("link", name="首页").first).to_be_visible()
+
+
+def test_any_page_may_be_the_first_after_a_start(chromium: Browser, held: HeldImport, sample: Sample) -> None:
+    """It has app.py around it, and is there before TensorFlow is."""
+    for file in sample(sorted((ROOT / "pages").glob("*.py")), 1 / 4):
+        path = "" if file.stem == "home" else file.stem
+        with serving(held.python) as server, visitor(chromium) as page:
+            page.goto(f"{server.address}/{path}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.get_by_role("radio", name="中文")).to_be_visible()
+            expect(page.get_by_role("link", name="Status").first).to_be_visible()
+            assert page.url == f"{server.address}/{path}"
 
 
 # ------------------------------------------------------------------------------------------------ a lesson in use
@@ -177,13 +187,25 @@ def test_the_figure_plays_steps_and_scrubs_without_the_server(page: Page, addres
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
     page.goto(f"{address}/aggregation?aggregation=SUM&steps=2")
     shows(page, "1.6", "1.6", timeout=FIRST_RUN)
-    time.sleep(1)
+    expect(page.locator("[data-testid=stApp]")).to_have_attribute("data-test-script-state", "notRunning")
     assert sent, "the page talks to the server through this socket"
     sent.clear()
+    page.evaluate(
+        """figure => {
+            window.seen = [];
+            const look = () => seen.push([...document.querySelectorAll(`${figure} svg text`)].map(t => t.textContent));
+            new MutationObserver(look).observe(document, {childList: true, subtree: true, characterData: true});
+        }""",
+        FIGURE,
+    )
     figure = page.locator(FIGURE).first
     figure.get_by_text("Play").click()
-    assert until(lambda: ended(page) == ["1.3", "1.3"], 20), "the first step must be passed"
-    assert until(lambda: ended(page) == ["1.6", "1.6"], 20), "it plays to the end"
+
+    def passed() -> list[list[str]]:
+        return [after(texts) for texts in page.evaluate("window.seen")]
+
+    assert until(lambda: ["1.3", "1.3"] in passed(), 60), "the first step must be passed"
+    assert until(lambda: passed()[-1] == ["1.6", "1.6"], 60), "it plays to the end"
     slider = figure.locator(".slider-rail-touch-rect").bounding_box()
     assert slider is not None
     page.mouse.click(slider["x"] + 2, slider["y"] + slider["height"] / 2)
@@ -199,7 +221,12 @@ def test_the_figure_plays_steps_and_scrubs_without_the_server(page: Page, addres
 
 
 def ended(page: Page) -> list[str]:
-    return [text.split("→")[1].strip() for text in figure_texts(page) if "→" in text]
+    return after(figure_texts(page))
+
+
+def after(texts: list[str]) -> list[str]:
+    """What the copies hold after a step, of all texts of the figure."""
+    return [text.split("→")[1].strip() for text in texts if "→" in text]
 
 
 # ------------------------------------------------------------------------------------------------ language, size, theme
@@ -211,10 +238,16 @@ def test_the_browsers_language_first_and_the_switch_after(chromium: Browser, add
         heading = page.get_by_role("heading", level=1)
         expect(heading).to_have_text(CHINESE, timeout=FIRST_RUN)
         shows(page, "1.1", "1.2", timeout=FIRST_RUN)
+        document = page.locator("html")
+        expect(document).to_have_attribute("lang", "zh-Hans")
+        expect(page).to_have_title("聚合 aggregation · Replica Lab")
         page.get_by_role("radio", name="English").click()
         expect(heading).to_have_text(ENGLISH)
+        expect(document).to_have_attribute("lang", "en")
+        expect(page).to_have_title("Aggregation · Replica Lab")
         page.get_by_role("link", name="Home").first.click()
         expect(heading).to_have_text(ENGLISH)
+        expect(page).to_have_title("Home · Replica Lab")
         assert "lang=en" in query(page)
         page.reload()
         expect(heading).to_have_text(ENGLISH)
@@ -240,28 +273,15 @@ def test_text_in_the_figure_does_not_overlap(chromium: Browser, address: str) ->
 # ------------------------------------------------------------------------------------------------ the end
 
 
-def processes(marker: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if marker in command:
-            found.append(int(folder.name))
-    return found
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_is_left_when_the_app_stops(chromium: Browser, number: signal.Signals) -> None:
-    """By Ctrl-C, by kill, and by kill -9: within five seconds."""
-    port = free_port()
-    server = serve(port)
-    parent = f"replica-lab-{server.pid}-"  # its workplace is on the parent's command line
+def test_no_process_is_left_when_the_app_stops(chromium: Browser, held: HeldImport, number: signal.Signals) -> None:
+    """By Ctrl-C, by kill, and by kill -9, while TensorFlow is imported. (Others: `server`, and tests/engine.)"""
+    server = serve(held.python)
     with visitor(chromium) as page:
-        page.goto(f"http://localhost:{port}/aggregation")
-        shows(page, "1.1", "1.2", timeout=FIRST_RUN)
-        assert processes(parent)
-        server.send_signal(number)
-        server.wait(10)
-        assert until(lambda: not processes(parent), 5)
+        page.goto(f"{server.address}/aggregation")
+        expect(page.get_by_role("progressbar")).to_be_visible()
+        started = descendants(server)
+        assert started
+        server.process.send_signal(number)
+        server.process.wait(30)
+        assert until(lambda: not any(map(alive, started)), 30)

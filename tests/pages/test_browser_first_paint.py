@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from lessons import LESSONS
 from lessons.language import SHARED, Texts
 from lessons.lesson import AnyLesson
-from tests.pages.browser import FIRST_RUN, free_port, serving, visitor
+from tests.pages.browser import FIRST_RUN, serving, visitor
 from tests.pages.held_import import HeldImport, held_import
 
 APP = Texts(SHARED, "en")
@@ -24,8 +24,8 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> HeldImport:
 @pytest.fixture(scope="module")
 def held_address(held: HeldImport) -> Iterator[str]:
     """The app on a server whose TensorFlow is held."""
-    with serving(free_port(), held.python) as address:
-        yield address
+    with serving(held.python) as server:
+        yield server.address
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from tests.pages.browser import FIRST_RUN, pick, query, visitor
+from tests.engine.processes import until
+from tests.pages.browser import FIRST_RUN, Server, pick, query, slow_runs, visitor
 
 # Streamlit keeps what was displaced, hidden, until the script has ended.
 FINAL = ".st-key-figure-now:not([data-retained])"
@@ -19,7 +20,7 @@ def says(page: Page, text: str | re.Pattern[str]) -> None:
     expect(page.locator(FINAL)).to_contain_text(text, timeout=FIRST_RUN)
 
 
-def test_it_is_shown_while_it_trains_and_then_told(page: Page, address: str) -> None:
+def test_it_is_shown_while_it_trains_and_then_told(page: Page, server: Server) -> None:
     """In one place all the time: as high as it is at the end, and never two pictures at once."""
     page.add_init_script(
         """window.pictures = [];
@@ -30,27 +31,26 @@ def test_it_is_shown_while_it_trains_and_then_told(page: Page, address: str) -> 
             window.pictures.push([names, all.map(e => e.getBoundingClientRect().height)]);
         }).observe(document, {childList: true, subtree: true});"""
     )
-    seen = []
-    for seed in range(4321, 4326):  # a busy browser may come to draw the last picture only
-        page.goto(f"{address}/scaling?steps=400&seed={seed}&replicas=4")
-        says(page, "= Equal")
-        expect(page.get_by_text("What happened")).to_be_visible()
-        seen += check_pictures(page)
-        page.evaluate("window.pictures = []")
+    with slow_runs(server):
+        page.goto(f"{server.address}/scaling?steps=400&seed=4321&replicas=4")
+        expect(page.locator(LIVE)).to_be_visible(timeout=FIRST_RUN)
+    says(page, "= Equal")
+    expect(page.get_by_text("What happened")).to_be_visible()
+    check_pictures(page)
+    page.evaluate("window.pictures = []")
+    with slow_runs(server):
         pick(page, "per_replica_mean")  # from one run to the next
-        says(page, "First step 4 ×")
-        seen += check_pictures(page)
-        if ["live"] in seen:
-            break
-    assert ["live"] in seen
+        expect(page.locator(LIVE)).to_be_visible()
+    says(page, "First step 4 ×")
+    check_pictures(page)
 
 
-def check_pictures(page: Page) -> list[list[str]]:
-    """What was to be seen up to now: never two at once, and all as high as each other."""
+def check_pictures(page: Page) -> None:
+    """What was to be seen up to now: a live one and the last, never two at once, and all as high as each other."""
     pictures = page.evaluate("window.pictures")
+    assert {"live", "figure"} == {name for names, _ in pictures for name in names}
     assert all(len(names) <= 1 for names, _ in pictures)
     assert len({height for _, heights in pictures for height in heights if height}) == 1
-    return [names for names, _ in pictures]
 
 
 def test_a_newer_choice_takes_the_place_of_a_run(page: Page, address: str) -> None:
@@ -87,13 +87,15 @@ def test_there_and_back_before_the_browser_has_heard_of_the_first(page: Page, ad
     page.route_web_socket("**/_stcore/stream", between)
     page.goto(f"{address}/scaling?steps=400&seed=77")
     expect(page.locator(f"{LIVE}, {FINAL}").first).to_be_visible(timeout=FIRST_RUN)
-    held["to the browser"] = []
+    told: list[str | bytes] = []
+    asked: list[str | bytes] = []
+    held["to the browser"] = told
     pick(page, "per_replica_mean")
-    page.wait_for_timeout(300)  # it is on its way, and its run has begun
-    held["to the server"] = []
+    assert until(lambda: waits_for(page, told), 60)  # the server has it, and says that it runs
+    held["to the server"] = asked
     pick(page, "global_mean")
     pick(page, "per_replica_mean")
-    page.wait_for_timeout(200)
+    assert until(lambda: waits_for(page, asked), 60)
     for name, to in zip(held, there, strict=True):
         messages, held[name] = held[name], None
         assert messages
@@ -101,6 +103,12 @@ def test_there_and_back_before_the_browser_has_heard_of_the_first(page: Page, ad
             to.send(message)
     says(page, "First step 4 ×")
     assert "loss=per_replica_mean" in query(page)
+
+
+def waits_for(page: Page, messages: list[str | bytes]) -> bool:
+    """Let Playwright hand over what has come, and look whether that is something."""
+    page.wait_for_timeout(10)
+    return bool(messages)
 
 
 def test_back_in_the_middle_of_a_run(page: Page, address: str) -> None:

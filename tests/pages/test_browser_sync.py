@@ -69,6 +69,20 @@ def test_a_deadlock_is_a_result_with_who_waits(page: Page) -> None:
     expect(page.get_by_text("waiting for a token: worker:0")).to_be_visible(timeout=LATER)
 
 
+def test_what_replaced_it_runs_when_it_is_looked_at(page: Page) -> None:
+    """Two workers' gradients, -1 and -2, of a loss that each has divided by 2."""
+    page.goto("/sync_replicas?steps=2&tokens=zero")
+    page.get_by_text("✓ 2 updates").wait_for(timeout=LATER)
+    page.get_by_role("tab", name="What replaced it").click()
+    table = page.get_by_role("table", name="What replaced it")
+    expect(table.get_by_text("−0.5, −1 Σ −1.5 → 0.15")).to_be_visible(timeout=FIRST_RUN)
+    expect(table.get_by_text("−0.5, −1 Σ −1.5 → 0.3")).to_be_visible()
+    page.get_by_role("radio", name="parameter_server", exact=True).click()
+    expect(page.get_by_text("A chief hands out 2 steps")).to_be_visible(timeout=FIRST_RUN)
+    expect(table.get_by_text("Σ")).to_have_count(0)
+    expect(page.locator(DONE).get_by_text("✓ 2 updates")).to_be_visible()  # the lesson's own run has stayed
+
+
 def test_it_fits_every_window(page: Page) -> None:
     page.goto("/sync_replicas?optimizers=3&global_step=composite&steps=2")
     page.get_by_text("✓ 2 updates").wait_for(timeout=LATER)

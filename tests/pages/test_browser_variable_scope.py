@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.engine.processes import until
 from tests.pages.browser import (
     FIRST_RUN,
     TOGGLED,
     figure_texts,
     no_text_lies_on_another,
     query,
-    until,
     visitor,
 )
 
@@ -36,7 +36,7 @@ def test_edit_reload_and_back(chromium: Browser, address: str) -> None:
         page.get_by_role("button", name="Fix it").click()
         says(page, "variables: 1")
         page.reload()
-        says(page, "variables: 1")
+        says(page, "variables: 1", timeout=FIRST_RUN)
         page.locator(".st-key-edit-3 button").first.click()
         page.get_by_role("radio", name="t", exact=True).click()
         says(page, "t/v:0")

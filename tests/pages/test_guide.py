@@ -6,9 +6,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from lessons.scope_placement.lesson import LESSON
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 
-__all__ = ["_one_engine"]  # a fixture for each test here too
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/scope_placement.py"
 
 

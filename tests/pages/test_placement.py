@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from engine.engine import Engine
-from pages.parts import engine as shared
 from tests.pages.test_app import app, drawn
 
 PAGE = "pages/placement.py"
-
-
-@pytest.fixture(autouse=True)
-def _one_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.warm_up()
-    monkeypatch.setattr("pages.parts.lesson.shared_engine", lambda: engine)
-    monkeypatch.setattr(shared, "shared_engine", lambda: engine)
+pytestmark = pytest.mark.usefixtures("pages_engine")
 
 
 def test_from_the_articles_call_to_a_shared_variable() -> None:
-    """TypeError; fixed, the write doesn't arrive; fixed again, it does."""
+    """TypeError; fixed, the write arrives. So it does from a call whose result is not used."""
     test = app(PAGE, device_setter="article", sizes="4,2")
     assert "TypeError: no graph was built" in drawn(test)
     test.button(key="fix").click().run()
-    assert test.query_params["device_setter"] == "unused"
+    assert "device_setter" not in test.query_params  # it is at its default
+    assert "The write arrives" in drawn(test)
+    test = app(PAGE, device_setter="unused", sizes="4,2")
     assert "each worker has its own" in drawn(test)
     test.button(key="fix").click().run()
-    assert "device_setter" not in test.query_params  # it is at its default
     assert "The write arrives" in drawn(test)
     assert not test.exception
 
@@ -39,3 +32,12 @@ def test_in_chinese() -> None:
 def test_sizes_that_are_not_accepted_say_so() -> None:
     test = app(PAGE, sizes="0")
     assert any("sizes" in warning.value for warning in (*test.warning, *test.error))
+
+
+def test_with_one_worker_no_prediction_is_called_wrong() -> None:
+    """Whether worker 1 reads the write can't be said where there is none."""
+    test = app(PAGE, workers="1", sizes="2", predict="first")
+    test.button(key="predict-two").click().run()
+    assert "nobody to share with" in drawn(test)
+    assert not test.warning
+    assert not test.success

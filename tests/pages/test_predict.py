@@ -9,9 +9,9 @@ from engine.engine import Engine
 from engine.request import Request
 from lessons.aggregation.lesson import LESSON as AGGREGATION
 from lessons.scope_placement.lesson import LESSON as SCOPE
-from tests.pages.test_app import _one_engine, app, copies
+from tests.pages.test_app import app, copies
 
-__all__ = ["_one_engine"]
+pytestmark = pytest.mark.usefixtures("pages_engine")
 
 
 def figures(test: AppTest) -> int:

@@ -18,9 +18,9 @@ from lessons import COMPARISONS, LESSONS
 from lessons.language import LANGUAGES, Language, Texts
 from pages.parts.address import problem_text
 from pages.parts.markdown import code
-from tests.pages.test_app import _one_engine, app
+from tests.pages.test_app import app
 
-__all__ = ["_one_engine"]
+pytestmark = pytest.mark.usefixtures("pages_engine")
 
 ENGINE = Path(__file__).parents[2] / "engine"
 OLD = Versions("2.4.1", "2.4.0")  # without tf_keras, and ParameterServerStrategy only as an experiment

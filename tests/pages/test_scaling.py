@@ -14,9 +14,9 @@ from engine.trace import Trace
 from lessons.scaling import sweep
 from lessons.scaling.lesson import LESSON
 from pages.parts import running
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 
-__all__ = ["_one_engine"]  # a fixture for each test here too
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/scaling.py"
 
 

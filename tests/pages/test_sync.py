@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.engine import Engine, Ticket
+from engine.engine import Engine
+from engine.job import Ticket
 from engine.request import Request
 from lessons.sync_replicas.lesson import SLOW
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 
-__all__ = ["_one_engine"]
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/sync_replicas.py"
 # No run of these is waited for where only controls are looked at: hooks are what fails fastest.
 REFUSED = {"optimizers": "2", "global_step": "article"}
+ALIKE = "-1.5,-1.5"  # whose gradients an average has does not matter then
 
 
 def sync_app(locale: str = "en-US", **query: str | list[str]) -> AppTest:
@@ -26,22 +30,77 @@ def queried(test: AppTest) -> dict[str, str]:
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_a_run_is_shown_and_told(locale: str) -> None:
-    test = sync_app(locale, steps="2", tokens="zero")
+    test = sync_app(locale, steps="2", tokens="zero", gradients=ALIKE)
     figure = drawn(test)
-    # Two updates of 0.1 times the mean of 1 and 2.
+    # Two updates of 0.1 times 1.5.
     assert "= 0.3" in figure
     assert "worker:1" in figure
     said = " ".join(each.value for each in test.markdown)
     assert "global_step" in said
 
 
+def opened(test: AppTest, tab: str) -> AppTest:
+    test.session_state["tab"] = tab
+    test.run(timeout=180)
+    assert not test.exception, test.exception
+    return test
+
+
+def column(test: AppTest, name: str) -> list[str]:
+    """The cells of the table under this heading."""
+    (table,) = test.table
+    return [str(cell) for cell in table.value[name]]
+
+
+@pytest.mark.parametrize(
+    ("locale", "tab", "now", "before", "steps"),
+    [
+        ("en-US", "What replaced it", "conv, today: gradients Σ sum → value",
+         "conv, SyncReplicas: gradients ⌀ average → value", "2 steps used all 4 gradients"),
+        ("zh-CN", "现在怎么写", "conv，现在：梯度 Σ 总和 → 值",
+         "conv，SyncReplicas：梯度 ⌀ 平均 → 值", "2 步用上了全部 4 个梯度"),
+    ],
+)  # fmt: skip
+def test_what_replaced_it_tells_what_was_applied(locale: str, tab: str, now: str, before: str, steps: str) -> None:
+    """Of 2 workers each divides its loss by 2: gradients of -1 and -2 are applied as -0.5 and -1, at a rate of 0.1."""
+    test = opened(sync_app(locale, steps="2", tokens="zero"), tab)
+    applied = [-1 / 2, -2 / 2]
+    weights = [0.1 * -sum(applied) * step for step in (1, 2)]
+    minus = "\u2212"
+    assert column(test, now) == [f"{minus}0.5, {minus}1 Σ {minus}1.5 → {weight:g}" for weight in weights]
+    assert len(column(test, before)) == 2
+    assert steps in " ".join(each.value for each in test.markdown)
+    programs = [re.sub(r"<[^>]+>", "", each.proto.body) for each in test.get("html")]
+    assert any("strategy = tf.distribute.MultiWorkerMirroredStrategy()" in program for program in programs)
+
+
+def test_what_replaced_it_can_be_the_other_strategy_beside_asynchronous_training() -> None:
+    test = opened(sync_app(steps="3", workers="1", sync="no"), "What replaced it")
+    test.segmented_control(key="successor").set_value("parameter_server").run(timeout=180)
+    assert not test.exception, test.exception
+    # One worker: each gradient is -1, and moves conv by 0.1; of the other's values only the last is seen.
+    assert column(test, "conv, today: gradient → value") == ["\u22121 → –", "\u22121 → –", "\u22121 → 0.3"]
+    assert column(test, "conv, asynchronous: gradient → value")[-1] == "\u22121 → 0.3"
+    told = " ".join(each.value for each in test.markdown)
+    assert "A chief hands out 3 steps" in told
+    assert "nothing averaged, nothing dropped" in told
+
+
+def test_a_fix_of_two_changes_makes_both() -> None:
+    test = sync_app(steps="1", tokens="none", optimizers="2", global_step="article")
+    assert "ValueError" in drawn(test)
+    test.button(key="fix").click().run(timeout=120)
+    assert queried(test) == {"steps": "1", "optimizers": "2", "global_step": "composite"}  # the hook is the default
+    assert "✓ 1 update, and global_step is 1" in drawn(test)
+
+
 def test_the_usual_recipe_is_refused_and_mended() -> None:
-    test = sync_app(steps="2", **REFUSED)
+    test = sync_app(steps="2", gradients=ALIKE, **REFUSED)
     assert "ValueError" in drawn(test)
     assert any("Global step is required to check staleness" in code.value for code in test.code)
     test.button(key="fix").click().run()
-    assert queried(test) == {"steps": "2", "optimizers": "2", "global_step": "composite"}
-    # Two rounds: conv by 0.1, fc_w by 1, each times the mean of 1 and 2; the first tokens' round is lost.
+    assert queried(test) == {"steps": "2", "gradients": ALIKE, "optimizers": "2", "global_step": "composite"}
+    # Two rounds: conv by 0.1, fc_w by 1, each times 1.5; the first tokens' round is lost.
     assert "= 0.3" in drawn(test)
     assert "= 3" in drawn(test)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.test_app import _one_engine, app, drawn
+from tests.pages.test_app import app, drawn
 from tests.pages.test_guide import press, query
 
-__all__ = ["_one_engine"]  # a fixture for each test here too
+pytestmark = pytest.mark.usefixtures("pages_engine")
 PAGE = "pages/variable_scope.py"
 TWICE = "scope:s,get:v:shape=1:initializer=1.0,close,scope:s,get:v:shape=1:initializer=1.0"
 
@@ -72,6 +72,23 @@ def test_a_preset_and_its_fix() -> None:
     assert "AttributeError" in drawn(test)
     press(test, "fix")
     assert outcome(test) == "4 · variables: 2"
+
+
+@pytest.mark.parametrize(
+    ("operations", "change"),
+    [
+        # a word that is there already elsewhere
+        ("scope:s:reuse=AUTO_REUSE,get:v:shape=1,get:v:shape=2", "`get:v:shape=1`"),
+        ("get:v:shape=1,get:v", "`scope:my_variable_scope:reuse=AUTO_REUSE`"),
+        # without room for one more, the call goes
+        (f"get:v:shape=1,get:v,{','.join(['op:w'] * 6)}", "~~`get:v`~~"),
+    ],
+)
+def test_the_button_of_a_fix_says_what_it_changes(operations: str, change: str) -> None:
+    test = app(PAGE, operations=operations)
+    assert test.button(key="fix").label.endswith(change)
+    press(test, "fix")
+    assert outcome(test) != "refused"
 
 
 @pytest.mark.parametrize("words", ["nonsense", "scope:s,close,close", "", ",".join(["op:v"] * 9), "get:v:shape=9"])

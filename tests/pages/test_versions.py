@@ -13,24 +13,27 @@ from engine.experiments.aggregation import AGGREGATION
 from engine.recordings import Recordings
 from engine.runtimes import Runtime
 from lessons.language import LANGUAGES
-from pages.parts import engine as shared
+from tests.pages.conftest import pages_get
 from tests.pages.test_app import app, copies, drawn
 
 MISSING = ("2.4.1", "2.5.0", "2.15.1")
 
 
 @pytest.fixture(scope="module")
-def alone(tensorflow: Runtime) -> Iterator[Engine]:
+def alone(engine: Engine, tensorflow: Runtime) -> Iterator[Engine]:
     """An engine as on a fresh clone: nothing but the app's own TensorFlow."""
-    with Engine({tensorflow.name: tensorflow}) as engine:
-        engine.warm_up()
+    if list(engine.runtimes) == [tensorflow.name]:
         yield engine
+        return
+    with Engine({tensorflow.name: tensorflow}) as other:
+        other.warm_up()
+        yield other
 
 
-@pytest.fixture(autouse=True)
-def _only_the_own_one(alone: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pages.parts.lesson.shared_engine", lambda: alone)
-    monkeypatch.setattr(shared, "shared_engine", lambda: alone)
+@pytest.fixture
+def pages_engine(alone: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """What the pages of this file get."""
+    yield from pages_get(alone, monkeypatch)
 
 
 def open_tab(test: AppTest, name: str) -> AppTest:
