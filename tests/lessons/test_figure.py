@@ -263,10 +263,10 @@ def test_the_largest_figure_is_small() -> None:
 def test_a_figure_is_built_quickly() -> None:
     run, spent = longest_run(), []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()  # not on the clock, as other processes take their share of that
         drawn(run)
-        spent.append(time.perf_counter() - began)
-    assert min(spent) < 0.3  # 0.06 on an idle machine; this only notices a change of another order
+        spent.append(time.process_time() - began)
+    assert min(spent) < 0.6  # 0.06 on an idle machine; this only notices a change of another order
 
 
 def test_the_alternative_says_the_outcome() -> None:

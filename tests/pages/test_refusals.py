@@ -20,8 +20,6 @@ from pages.parts.address import problem_text
 from pages.parts.markdown import code
 from tests.pages.test_app import app
 
-pytestmark = pytest.mark.usefixtures("pages_engine")
-
 ENGINE = Path(__file__).parents[2] / "engine"
 OLD = Versions("2.4.1", "2.4.0")  # without tf_keras, and ParameterServerStrategy only as an experiment
 # Rule -> experiment and settings that break it.
@@ -101,6 +99,7 @@ def test_code_can_not_be_left(text: str) -> None:
     assert written.strip("`")
 
 
+@pytest.mark.usefixtures("pages_engine")
 @pytest.mark.parametrize(
     ("page", "query"),
     [
