@@ -36,7 +36,7 @@ def names(settings: FitSettings, versions: Versions) -> dict[str, Any]:
 
 
 def logical_devices(settings: FitSettings) -> list[str]:
-    """One a replica, in TensorFlow's short form."""
+    """One per replica, in TensorFlow's short form."""
     return [f"CPU:{replica}" for replica in range(settings.replicas)]
 
 
