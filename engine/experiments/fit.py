@@ -51,6 +51,8 @@ FIT = Experiment(
         {"repeats": (1, 20, 200), "keras": ("bundled", "tf_keras")},
         {"replicas": (1, 2, 3, 4), "mode": ("function", "eager")},
         {"epochs": (1, 2, 4)},
+        # Batches that can't be shared evenly, the first or the last.
+        {"examples": (3, 5), "epochs": (1,), "keras": ("bundled", "tf_keras")},
     ),
     on_each_keras=True,
 )

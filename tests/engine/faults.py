@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.experiments import Experiment
@@ -14,11 +16,18 @@ from engine.versions import Versions
 PROGRAMS = {
     "sleeps": "import time\ntime.sleep(60)\n",
     "naps": """import time\ntime.sleep(0.5)\nprint('{"event": "nap"}')\n""",
+    "waits": """
+import os, time
+while not os.path.exists("WORDS-1"):
+    time.sleep(0.01)
+print('{"event": "nap"}')
+""",
     "counts": """
-import time
+import os, time
 for number in range(1, 6):
+    while not os.path.exists("WORDS-%d" % number):
+        time.sleep(0.01)
     print('{"event": "count", "t": 0.0, "value": %d}' % number, flush=True)
-    time.sleep(0.2)
 """,
     "loops": "while True:\n    pass\n",
     "rubbish": """print("no event")\nprint("[1]")\nprint('{"event": "end", "status": "ok"}')\nprint("x", end="")\n""",
@@ -29,7 +38,7 @@ for number in range(1, 6):
     "exits": "raise SystemExit(7)\n",
     "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
     "aborts": "import os\nos.abort()\n",
-    "leaves a child": """import os, time\nif os.fork() == 0:\n    time.sleep(60)\nprint('{"event": "left"}')\n""",
+    "leaves a child": """import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('{"event": "left"}')\n""",
     "ignores signals": """
 import signal, time
 for number in (signal.SIGTERM, signal.SIGINT):
@@ -47,8 +56,8 @@ class FaultSettings(Settings):
     """Which of the programs, and a number that tells runs apart."""
 
     program: Literal[
-        "sleeps", "naps", "counts", "loops", "rubbish", "floods", "long line", "complains", "allocates", "exits",
-        "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax", "raises",
+        "sleeps", "naps", "waits", "counts", "loops", "rubbish", "floods", "long line", "complains", "allocates",
+        "exits", "killed", "aborts", "leaves a child", "ignores signals", "not utf-8", "syntax", "raises",
         "runs out",
     ]  # fmt: skip
     number: int = 0
@@ -70,6 +79,19 @@ def rendering_faults(real: Callable[..., str]) -> Callable[..., str]:
     """A `render` that gives the experiment `faults` its own programs, and all else what the real one does."""
 
     def render(experiment: Experiment[Any], settings: Any, versions: Versions) -> str:
-        return PROGRAMS[settings.program] if experiment.name == "faults" else real(experiment, settings, versions)
+        return text(settings) if experiment.name == "faults" else real(experiment, settings, versions)
 
     return render
+
+
+def text(settings: FaultSettings) -> str:
+    """The program that was asked for."""
+    return PROGRAMS[settings.program].replace("WORDS", f"{_WORDS.name}/{settings.number}")
+
+
+def say(number: int, word: int = 1) -> None:
+    """Let the program with this number go on, which waits for a word, or for this one of several."""
+    Path(_WORDS.name, f"{number}-{word}").touch()
+
+
+_WORDS = tempfile.TemporaryDirectory(prefix="replica-lab-words-")

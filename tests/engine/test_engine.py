@@ -20,7 +20,7 @@ from engine.limits import Limits
 from engine.request import EngineBusyError, EngineClosedError, Request
 from engine.runtimes import Runtime, RuntimeMissingError, find_runtimes
 from engine.trace import Trace
-from tests.engine.faults import fault, rendering_faults
+from tests.engine.faults import FAULTS, fault, rendering_faults, say
 from tests.engine.processes import alive, children_of, until
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def test_a_run_that_misbehaves_is_ended_and_told(small: Engine, program: str, st
     assert trace.status == status
     assert trace.end["reason"].startswith(reason)
     assert not trace.answered
-    assert until(lambda: not any(children_of(pid) for pid in small.pids()), 2)
+    assert until(lambda: not any(children_of(pid) for pid in small.pids()))
     assert small.run(aggregation(aggregation="MEAN")).status == "ok"  # and the engine goes on
 
 
@@ -92,21 +92,22 @@ def test_standard_error_is_kept_to_its_end(small: Engine) -> None:
 
 
 def test_a_grandchild_goes_with_its_run(small: Engine) -> None:
-    began = time.monotonic()
-    trace = small.run(fault("leaves a child"))
+    """It would live for 600 seconds; `result` waits for none of it."""
+    trace = small.submit(fault("leaves a child")).result(240)
     assert trace.status == "ok"
     assert trace.of("left")
-    assert time.monotonic() - began < 5
+    assert until(lambda: not any(children_of(pid) for pid in small.pids()))
 
 
 def test_a_run_whose_parent_dies_is_run_again_once(small: Engine) -> None:
-    ticket = small.submit(fault("naps"))
+    ticket = small.submit(fault("waits", 1))
     (parent,) = small.pids()
     assert until(lambda: bool(children_of(parent)))
     (child,) = children_of(parent)
     os.kill(parent, signal.SIGKILL)
-    assert until(lambda: not alive(child), 2), "a run must not outlive its parent"
-    trace = ticket.result(60)
+    assert until(lambda: not alive(child)), "a run must not outlive its parent"
+    say(1)
+    trace = ticket.result(240)
     assert trace.status == "ok"
     assert len(trace.of("nap")) == 1
     assert small.pids() != [parent]
@@ -153,8 +154,9 @@ def test_two_strategies_of_different_size_in_one_engine(small: Engine) -> None:
 
 
 def test_equal_requests_in_flight_are_one_run(small: Engine) -> None:
-    tickets = [small.submit(fault("naps", 7), session=str(number)) for number in range(10)]
-    traces = [ticket.result(30) for ticket in tickets]
+    tickets = [small.submit(fault("waits", 7), session=str(number)) for number in range(10)]
+    say(7)
+    traces = [ticket.result(240) for ticket in tickets]
     assert all(trace is traces[0] for trace in traces)
 
 
@@ -183,44 +185,50 @@ def test_what_is_cached_is_bounded_by_what_was_printed() -> None:
 
 def test_the_queue_is_fair_and_tells_its_places(small: Engine) -> None:
     """A session that asks for much does not keep others waiting: they take turns."""
-    blockers = [small.submit(fault("naps", number), "blocker") for number in (100, 101)]
+    blockers = [small.submit(fault("waits", number), "blocker") for number in (100, 101)]
     assert until(lambda: [ticket.place for ticket in blockers] == [0, 0])
-    greedy = [small.submit(fault("naps", number), "greedy") for number in range(200, 204)]
-    modest = small.submit(fault("naps", 300), "modest")
+    greedy = [small.submit(fault("waits", number), "greedy") for number in range(200, 204)]
+    modest = small.submit(fault("waits", 300), "modest")
     assert [ticket.place for ticket in greedy] == [1, 3, 4, 5]
     assert modest.place == 2
-    modest.result(30)
+    for number in (100, 101, 200, 300):  # the last of the greedy one's still wait for their words
+        say(number)
+    assert modest.result(240).status == "ok"
     assert not greedy[-1].done
-    for ticket in greedy:
-        ticket.result(30)
+    for number, ticket in zip(range(200, 204), greedy, strict=True):
+        say(number)
+        assert ticket.result(240).status == "ok"
 
 
 def test_a_cancelled_run_ends_at_once(small: Engine) -> None:
-    ticket = small.submit(fault("sleeps", 1))
+    ticket = small.submit(fault("waits", 110))  # for a word that is never said
     (parent,) = small.pids()
     assert until(lambda: bool(children_of(parent)))
     (child,) = children_of(parent)
     ticket.cancel()
     assert ticket.result().status == "cancelled"
-    assert until(lambda: not alive(child), 1)
+    assert until(lambda: not alive(child), FAULTS.seconds / 2)
 
 
 def test_a_waiting_run_that_is_cancelled_never_starts(small: Engine) -> None:
-    running = [small.submit(fault("naps", number)) for number in (400, 401)]
+    running = [small.submit(fault("waits", number)) for number in (400, 401)]
     assert until(lambda: [ticket.place for ticket in running] == [0, 0])  # the slots of the tests before are free
     waiting = small.submit(fault("sleeps", 402))
     waiting.cancel()
     after = small.submit(fault("naps", 403))
     assert after.place == 1
+    say(400)
+    say(401)
     for ticket in (*running, after):
-        assert ticket.result(30).status == "ok"
+        assert ticket.result(240).status == "ok"
 
 
 def test_cancelling_one_of_two_tickets_leaves_the_other_its_run(small: Engine) -> None:
-    mine, yours = small.submit(fault("naps", 500), "me"), small.submit(fault("naps", 500), "you")
+    mine, yours = small.submit(fault("waits", 500), "me"), small.submit(fault("waits", 500), "you")
     mine.cancel()
     assert mine.result().status == "cancelled"
-    assert yours.result(30).status == "ok"
+    say(500)
+    assert yours.result(240).status == "ok"
 
 
 def counted(trace: Trace) -> list[int]:
@@ -228,43 +236,44 @@ def counted(trace: Trace) -> list[int]:
 
 
 def test_a_run_can_be_watched_while_it_goes_on(small: Engine) -> None:
-    """What it has said so far only grows, for each who waits, and is the whole trace in the end."""
+    """What it has said so far, for each who waits; and it is the whole trace in the end."""
     tickets = [small.submit(fault("counts", 700), session) for session in ("me", "you")]
-    seen: list[list[int]] = []
-    while not tickets[0].wait(0.02):
-        sofar = [ticket.so_far() for ticket in tickets]
-        seen += [counted(trace) for trace in sofar]
-        if sofar[0].status == "running":
-            assert sofar[0].start["experiment"] == "faults"
-            assert not sofar[0].answered
-    assert all(values == list(range(1, len(values) + 1)) for values in seen)
-    assert len({len(values) for values in seen} & {1, 2, 3, 4}) >= 2  # not all, as this test may be slow to look
+    for said in range(5):
+        for ticket in tickets:
+            assert until(lambda ticket=ticket, said=said: counted(ticket.so_far()) == list(range(1, said + 1)))  # type: ignore[misc]
+            assert ticket.so_far().status == "running"
+            assert ticket.so_far().start["experiment"] == "faults"
+            assert not ticket.so_far().answered
+        say(700, said + 1)
     for ticket in tickets:
-        assert ticket.so_far() is ticket.result()
+        assert ticket.result(240) is ticket.so_far()
     assert counted(tickets[0].result()) == [1, 2, 3, 4, 5]
 
 
 def test_a_run_that_begins_again_is_watched_from_its_beginning(small: Engine) -> None:
     """Nothing of the process that died with its parent is left in what is seen."""
     ticket = small.submit(fault("counts", 701))
-    assert until(lambda: len(counted(ticket.so_far())) >= 2, 60)
+    say(701, 1)
+    say(701, 2)
+    assert until(lambda: counted(ticket.so_far()) == [1, 2])
     os.kill(small.pids()[0], signal.SIGKILL)
-    seen = []
-    while not ticket.wait(0.02):
-        seen.append(counted(ticket.so_far()))
-    assert [] in seen
-    assert all(values == list(range(1, len(values) + 1)) for values in seen)
-    assert counted(ticket.result(60)) == [1, 2, 3, 4, 5]
+    assert until(lambda: counted(ticket.so_far()) == [])
+    assert until(lambda: counted(ticket.so_far()) == [1, 2], 240)
+    for word in (3, 4, 5):
+        say(701, word)
+    assert counted(ticket.result(240)) == [1, 2, 3, 4, 5]
 
 
 def test_what_waits_or_was_cancelled_or_kept_can_be_watched_too(small: Engine) -> None:
-    running = [small.submit(fault("naps", number)) for number in (710, 711)]
+    running = [small.submit(fault("waits", number)) for number in (710, 711)]
     assert until(lambda: [ticket.place for ticket in running] == [0, 0])
     waiting = small.submit(fault("naps", 712))
     assert [event["event"] for event in waiting.so_far().events] == ["run"]
     assert waiting.so_far().status == "running"
     waiting.cancel()
     assert waiting.so_far().status == "cancelled"
+    for ticket in running:
+        ticket.cancel()
     trace = small.run(aggregation())
     assert small.submit(aggregation()).so_far() is trace
 
@@ -347,7 +356,7 @@ def test_no_process_outlives_the_engine(number: signal.Signals, moment: str) -> 
     assert all(alive(pid) for pid in pids)
     app.send_signal(number)
     app.wait(10)
-    assert until(lambda: not any(alive(pid) for pid in pids), 5)
+    assert until(lambda: not any(alive(pid) for pid in pids), 30)
     app.stdout.close()
     with Engine({}):  # the next engine tidies up what a killed one could not
         assert not workplace.exists()

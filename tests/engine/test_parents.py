@@ -16,7 +16,7 @@ from engine.request import Request
 from engine.runtimes import Runtime
 from engine.versions import Versions
 from tests.engine import stand_in
-from tests.engine.faults import PROGRAMS, fault
+from tests.engine.faults import fault, say, text
 from tests.engine.processes import alive, until
 
 VERSIONS = ("2.1.0", "2.2.0", "2.3.0", "2.6.0", "2.7.0")
@@ -36,7 +36,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Runtime]:
 
 @pytest.fixture(autouse=True)
 def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "render", lambda experiment, settings, versions: PROGRAMS[settings.program])
+    monkeypatch.setattr(engine_module, "render", lambda experiment, settings, versions: text(settings))
 
 
 @pytest.fixture
@@ -64,14 +64,15 @@ def warm(engine: Engine) -> list[str]:
 def test_parents_start_on_first_use_and_say_what_they_are(start: Callable[..., Engine]) -> None:
     engine = start(slots=2)
     assert engine.parents() == []
-    ticket = engine.submit(nap("2.3.0"))
+    ticket = engine.submit(nap("2.3.0", 1000, "waits"))
     (parent,) = engine.parents()
     assert (parent.runtime.name, parent.state.name, parent.runs, parent.running) == ("2.3.0", "starting", 0, 0)
     assert until(lambda: engine.parents()[0].running == 1)
-    assert ticket.result(30).status == "ok"
+    say(1000)
+    assert ticket.result(240).status == "ok"
     (parent,) = engine.parents()
     assert (parent.state.name, parent.runs, parent.running) == ("ready", 1, 0)
-    assert 0.3 < parent.seconds < 30
+    assert parent.seconds > 0.3
     if Path("/proc/self/statm").exists():
         assert parent.memory is not None
         assert 3 < parent.memory < 200
@@ -94,26 +95,28 @@ def test_an_error_of_a_busy_moment_is_no_answer_to_the_next(
 
 def test_idle_parents_are_stopped(start: Callable[..., Engine]) -> None:
     engine = start(slots=2, idle=0.6)
-    tickets = [engine.submit(nap("2.1.0", 1, "sleeps")), engine.submit(nap("2.2.0"))]
-    assert until(lambda: len(engine.pids()) == 2)
+    tickets = [engine.submit(nap(version, number, "waits")) for version, number in (("2.1.0", 1001), ("2.2.0", 1002))]
+    assert until(lambda: [parent.running for parent in engine.parents()] == [1, 1])
     pids = dict(zip(warm(engine), engine.pids(), strict=True))
-    assert tickets[1].result(30).status == "ok"
-    assert until(lambda: warm(engine) == ["2.1.0"], 5), "the one that has nothing to do"
-    assert until(lambda: not alive(pids["2.2.0"]), 5)
-    assert not tickets[0].done
+    say(1002)
+    assert tickets[1].result(240).status == "ok"
+    assert until(lambda: warm(engine) == ["2.1.0"]), "the one that has nothing to do"
+    assert until(lambda: not alive(pids["2.2.0"]))
     assert alive(pids["2.1.0"])
     assert engine.state("2.2.0").name == "stopped"
-    assert tickets[0].result(30).status == "timeout"  # it was left to its own deadline, longer than `idle`
-    assert until(lambda: not engine.pids(), 5)
+    say(1001)
+    assert tickets[0].result(240).status == "ok"  # however long it took
+    assert until(lambda: not engine.pids())
     assert engine.run(nap("2.2.0")).status == "ok"  # and starts again
 
 
 def test_a_parent_that_is_used_is_not_idle(start: Callable[..., Engine]) -> None:
-    engine = start(slots=1, idle=1.0)
-    assert engine.run(nap("2.1.0")).status == "ok"
+    """One run follows on the other for twice the time after which it would be stopped."""
+    engine = start(slots=1, idle=2.0)
+    tickets = [engine.submit(nap("2.1.0", number)) for number in range(8)]
+    assert tickets[0].result(240).status == "ok"
     pids = engine.pids()
-    for number in range(4):
-        assert engine.run(nap("2.1.0", number)).status == "ok"
+    assert [ticket.result(240).status for ticket in tickets[1:]] == ["ok"] * 7
     assert engine.pids() == pids
 
 
@@ -129,11 +132,13 @@ def test_the_one_used_least_recently_makes_room(start: Callable[..., Engine]) ->
 
 def test_warming_up_takes_no_room_from_what_is_wanted(start: Callable[..., Engine]) -> None:
     engine = start(slots=2, parents=2)
-    tickets = [engine.submit(nap("2.1.0")), engine.submit(nap("2.2.0"))]
+    tickets = [engine.submit(nap(version, number, "waits")) for version, number in (("2.1.0", 1003), ("2.2.0", 1004))]
     engine.warm_up("2.3.0")
     assert warm(engine) == ["2.1.0", "2.2.0"]
     assert engine.state("2.3.0").name == "stopped"
-    assert [ticket.result(30).status for ticket in tickets] == ["ok", "ok"]
+    say(1003)
+    say(1004)
+    assert [ticket.result(240).status for ticket in tickets] == ["ok", "ok"]
     engine.warm_up("2.3.0")
     assert "2.3.0" in warm(engine)
 
@@ -152,12 +157,12 @@ def test_all_versions_at_once_go_through_few_parents(start: Callable[..., Engine
 def test_a_version_that_waits_for_room_gets_it_though_others_go_on_asking(start: Callable[..., Engine]) -> None:
     engine = start(slots=2, parents=2)
     busy = {version: [engine.submit(nap(version, number), version) for number in range(8)] for version in VERSIONS[:2]}
-    assert until(lambda: all(any(ticket.done for ticket in tickets) for tickets in busy.values()), 30)
+    assert until(lambda: all(any(ticket.done for ticket in tickets) for tickets in busy.values()))
     late = engine.submit(nap("2.7.0"), "late")
-    assert late.result(30).status == "ok"
+    assert late.result(240).status == "ok"
     assert not all(ticket.done for tickets in busy.values() for ticket in tickets)
     for tickets in busy.values():
-        assert {ticket.result(60).status for ticket in tickets} == {"ok"}
+        assert {ticket.result(240).status for ticket in tickets} == {"ok"}
 
 
 def test_a_parent_that_is_stopped_leaves_no_process_and_closing_waits_for_it(start: Callable[..., Engine]) -> None:

@@ -258,11 +258,11 @@ def test_the_largest_figure_is_small_and_quickly_built() -> None:
     run = scope_trace(*[[0.9] * 8] * 20, replicas=8, steps=20, optimizer="adam", dummy_call="in_scope")
     spent = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()  # not on the clock, as other processes take their share of that
         chart = drawn(run)
-        spent.append(time.perf_counter() - began)
+        spent.append(time.process_time() - began)
     assert len(json.dumps(chart.to_plotly_json())) < 300_000
-    assert min(spent) < 0.3  # 0.03 on an idle machine; this only notices a change of another order
+    assert min(spent) < 0.6  # 0.03 on an idle machine; this only notices a change of another order
 
 
 def test_the_alternative_says_the_outcome() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.engine import Engine
+from engine.experiments import EXPERIMENTS
 from engine.experiments.aggregation import AGGREGATION
 from engine.recordings import Recordings
 from engine.runtimes import Runtime
@@ -76,7 +78,14 @@ def grid(test: AppTest) -> str:
 def test_every_page_works_without_any_other_version(locale: str, page: str, query: dict[str, str]) -> None:
     test = app(page, locale, **query)
     assert not test.error
-    assert "2026-" in texts(test) or page == "pages/versions.py"
+    said = texts(test) + "".join(element.proto.body for element in test.get("html"))
+    if "tf" in query:
+        made = Recordings().made_with(EXPERIMENTS[Path(page).stem])[query["tf"]]
+        assert f"{made.date}" in said
+    elif page == "pages/versions.py":
+        assert {"en-US": "recorded", "zh-CN": "录制"}[locale] in said
+    else:
+        assert all(version in said for version in MISSING)
 
 
 # ------------------------------------------------------------------------------------------------- a lesson
