@@ -10,10 +10,10 @@ python := .venv/bin/python
 tied = $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run runtimes recordings test check format bench clean
+.PHONY: help setup run runtimes recordings test test-quick test-all check format bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  with PORT=8600 (run), ADDRESS=0.0.0.0 (run: let other machines in), ARGS='-k name' (test), PYTHON=/path/to/python (setup)"
 
 setup: ## make .venv with everything that the app, the tests and the checks need
@@ -32,10 +32,19 @@ recordings: ## record what is shown where a version is not installed, on each th
 	@exec $(tied) $(python) -m engine recordings $(ARGS)
 
 # Servers that the tests start open no window in anyone's browser.
-test bench: export STREAMLIT_SERVER_HEADLESS = true
+test test-quick test-all bench: export STREAMLIT_SERVER_HEADLESS = true
 
-test: setup ## run all tests
-	@exec $(python) -m pytest $(ARGS)
+# In two processes: tests/conftest.py says which tests go together.
+pytest = exec $(python) -m pytest -n 2 --dist loadgroup
+
+test: setup ## run all tests; of large grids of alike cases a sample, another one each day
+	@$(pytest) $(ARGS)
+
+test-quick: setup ## run the tests that need neither TensorFlow nor a browser: less than a minute
+	@$(pytest) --quick $(ARGS)
+
+test-all: setup ## run every test, with every case and every recording, on every version that is installed
+	@$(pytest) --all $(ARGS)
 
 check: setup ## look for mistakes without running anything: ruff, mypy
 	$(python) -m ruff check

@@ -22,6 +22,7 @@ from engine.engine import Engine
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
 from engine.job import Ticket
+from engine.parent import network_refusal
 from engine.program import notebook, render
 from engine.recordings import NotRecordedError, RecordingError, Recordings, is_recorded_on, record
 from engine.request import Request, check_runs_on
@@ -234,6 +235,8 @@ def _runtimes(options: argparse.Namespace) -> int:
     width = max(len(entry.name) for entry in entries)
     for entry in entries:
         print(f"{entry.name:{width}}  {_described(entry)}")
+    reason = network_refusal()
+    print(f"Network of a run: {f'all that this machine reaches ({reason})' if reason else 'loopback only'}")
     return ANSWERED if any(entry.runtime for entry in entries) else FAILED
 
 

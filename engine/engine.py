@@ -29,7 +29,7 @@ from engine.fair_queue import FairQueue
 from engine.job import PROCESS_MEMORY, Job, Ticket, WaitsFor
 from engine.limits import MIB, Limits
 from engine.memory import held_by_run, resident
-from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied
+from engine.messages import Ended, Message, Printed, Ready, RunMessage, Started, TaskDied, Versions
 from engine.program import render
 from engine.request import EngineBusyError, EngineClosedError, Request, check_runs_on, request_key
 from engine.runtimes import Runtime, RuntimeMissingError, choose, find_runtimes
@@ -45,7 +45,8 @@ PARENT_MEMORY = 640 * MIB  # that a parent is expected to hold; the five of the 
 @dataclass(frozen=True)
 class ParentState:
     """A parent as a status page shows it: how far it is, the seconds since it was started, the resident memory that
-    it alone holds, in MiB (None where the system doesn't tell), the runs it has done and those under way."""
+    it alone holds, in MiB (None where the system doesn't tell), the runs it has done and those under way, and what it
+    said of itself when it was ready."""
 
     runtime: Runtime
     state: WarmState
@@ -53,6 +54,7 @@ class ParentState:
     memory: float | None
     runs: int
     running: int
+    info: Versions | None
 
 
 class Engine:
@@ -165,6 +167,7 @@ class Engine:
                     None if (held := resident(warm.process.pid)) is None else held / MIB,
                     warm.runs,
                     running.count(name),
+                    warm.info,
                 )
                 for name, warm in self._warm.items()
             ]

@@ -11,7 +11,8 @@ It speaks JSON, one object a line. On standard input:
     {"ping": N}                                                             say that this loop still goes round
 End of input means that the engine is gone: every run is killed and the parent ends. On standard output:
     {"importing": N}                                  modules found so far, while TensorFlow is imported
-    {"ready": {"tensorflow": ..., "keras": ..., "tf_keras": ..., "python": ..., "modules": N, "seconds": N}}
+    {"ready": {"tensorflow": ..., "keras": ..., "tf_keras": ..., "python": ..., "modules": N, "seconds": N,
+        "network": "loopback" or "host", "network_reason": TEXT}}
     {"run": ID, "pid": N}                             the run has the process (and process group) N
     {"pong": N}                                       to a ping
     {"run": ID, "task": NAME, "lines": [TEXT, ...], "seconds": N}      what it printed, and when, from its beginning;
@@ -21,15 +22,20 @@ End of input means that the engine is gone: every run is killed and the parent e
         "stderr": TEXT}
 CODE is the exit status, or minus the signal; of a cluster that of NAME, the first task to fail, or 0. WHY is null,
 "timeout", "memory", "output", "cancelled", or "no_room" where the system gave it no process or no file: the last line
-of its standard error then has the system's words. `port_conflict` are a failed cluster's addresses at which a stranger
-was found.
+of its standard error then has the system's words. `port_conflict` are a failed cluster's addresses where a process of
+somebody else answered. `network` is what a run can reach: "loopback" where this parent has a network namespace of its
+own, "host" (whatever the machine reaches) where it may not have one, and why.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import errno
+import fcntl
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -39,34 +45,93 @@ import selectors
 import shutil
 import signal
 import socket
+import struct
 import sys
 import tempfile
+import threading
 import time
 import types
 from typing import Any, NoReturn
 
 STDERR_KEPT = 64 * 1024  # bytes of a run's standard error that are kept: its last
 MEMORY_POLL_SECONDS = 0.05  # between two checks of the runs' memory
+SPARE_POLL_SECONDS = 5.0  # between two checks of the machine's memory while nothing runs
 SERVER_START_TIMEOUT = 2.0  # seconds after which a cluster's clients start, even if its servers do not listen yet
 SERVER_POLL_SECONDS = 0.005  # between two checks of whether they do
 GRACE = 5.0  # seconds in which the other tasks of a cluster may tell what they see of one that has failed
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PIPE_GRACE = 1.0  # seconds for which the pipes of a task that has ended are read on, where another process holds them
+SPARE_DELAY = 0.2  # seconds that a run has to itself before the next one's process is forked
+SPARE_MEMORY = 1 << 30  # bytes: while less is free, no process is forked ahead of its run
+PARENT, SPARE = "tf-parent", "tf-spare"  # names of processes: this one, and one that waits to be told what to run
+PIPE_SIZE = 1 << 16  # bytes that a pipe holds, on Linux
+
+# linux/prctl.h, linux/sched.h, linux/sockios.h, linux/if.h, asm-generic/mman-common.h
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+MADV_COLLAPSE, HUGE_PAGE = 25, 1 << 21
+
+# What TensorFlow and Keras import no sooner than a program uses it, on one version or another.
+LATE_MODULES = ("tensorflow.compat.v1", "tensorflow.python.data.ops.rebatch_op", "multiprocessing.queues")
 SLOW_COORDINATOR_JOIN = ("1.", "2.4.", "2.5.")  # TensorFlow versions, see join_threads_promptly
+
+# What isinstance is asked of values by tf.nest, tf.convert_to_tensor, tf.distribute and tf.function.
+ABSTRACT = {
+    "collections.abc": "Mapping MutableMapping MappingView Sequence",
+    "tensorflow.python.distribute.values": "DistributedVariable",
+    "tensorflow.python.framework.composite_tensor": "CompositeTensor",
+    "tensorflow.python.framework.dtypes": "DType",
+    "tensorflow.python.framework.type_spec": "TypeSpec",
+    "tensorflow.python.framework.weak_tensor": "WeakTensor",
+    "tensorflow.python.ops.resource_variable_ops": "BaseResourceVariable",
+    "tensorflow.python.ops.variables": "Variable",
+    "tensorflow.python.types.core": "TensorProtocol",
+}
+BUILT_IN: tuple[type, ...] = (bool, int, float, str, bytes, type(None), list, tuple, dict)
+CONCRETE = {
+    "numpy": "ndarray float32 int32 int64",
+    "tensorflow.python.distribute.values": "MirroredVariable SyncOnReadVariable Mirrored PerReplica PerReplicaSpec",
+    "tensorflow.python.framework.ops": "EagerTensor SymbolicTensor Tensor",
+    "tensorflow.python.framework.tensor": "Tensor",
+    "tensorflow.python.ops.resource_variable_ops": "ResourceVariable _UnreadVariable",
+    "tensorflow.python.types.core": "Tensor",
+}
 
 
 class Task:
-    """One forked process of a run, and the read ends of its two pipes. `name` is "worker:1", or "" in no cluster."""
+    """A forked process, and this side's ends of its pipes. It waits until `begin` says what it is to run.
 
-    def __init__(self, name: str, pid: int, pipes: tuple[int, int]) -> None:
-        self.name = name
-        self.job = name.partition(":")[0]
+    `name` is then "worker:1", or "" in no cluster. `report` is where its exit status comes, some 15 ms before the
+    kernel has taken the process apart, when its script has ended and left no child behind.
+    """
+
+    def __init__(self, pid: int, order: int, report: int, stdout: int, stderr: int) -> None:
+        self.name = self.job = ""
         self.pid = pid
-        self.stdout, self.stderr = pipes
-        self.open = set(pipes)
+        self.order, self.report, self.stdout, self.stderr = order, report, stdout, stderr
+        self.open = {report, stdout, stderr}  # still to be read
         self.line = b""
         self.errors = b""
         self.exit: int | None = None
-        self.died = False  # True from when it has ended by itself, and not well, until that is told
+        self.ended: float | None = None  # when that was noticed
+        self.reaped = False
+        self.died = False  # True from when it has exited with an error until that is sent
+
+    def begin(self, name: str, folder: str, environment: dict[str, str]) -> None:
+        """Let it run the script in that folder. Raises BrokenPipeError where the process is gone."""
+        self.name = name
+        self.job = name.partition(":")[0]
+        data = json.dumps({"name": name, "folder": folder, "environment": environment}).encode() + b"\n"
+        order, self.order = self.order, -1
+        try:
+            os.write(order, data)  # whole: it is less than the pipe holds, which is empty
+        finally:
+            os.close(order)
+
+    @property
+    def held(self) -> set[int]:
+        """All that the parent has open for this process."""
+        return self.open | ({self.order} - {-1})
 
     def kill(self) -> None:
         """End its whole process group."""
@@ -74,6 +139,19 @@ class Task:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it has just ended by itself
+
+    def reap(self) -> bool:
+        """Whether the process is gone. Takes its exit status, unless it has reported one."""
+        if not self.reaped:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.reaped = pid != 0
+            if self.reaped and self.exit is None:
+                self.exit = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return self.reaped
+
+    def has_ended(self) -> bool:
+        """Whether its exit status is known."""
+        return self.exit is not None or self.reap()
 
 
 class Run:
@@ -85,9 +163,9 @@ class Run:
     it, GRACE seconds later, except those named in `may_be_killed`: a program may kill them as part of what it shows.
     """
 
-    def __init__(self, command: dict[str, Any], folder: str) -> None:
+    def __init__(self, command: dict[str, Any]) -> None:
         self.name: int = command["run"]
-        self.folder = folder
+        self.folder: str | None = None
         self.tasks: list[Task] = []
         self.later: list[tuple[str, dict[str, str]]] = []  # the tasks to come: name, environment
         self.serving = command.get("serving", ())
@@ -98,19 +176,21 @@ class Run:
         self.bytes = command["bytes"]
         self.output_left = command["output"]
         self.stopped: str | None = None
+        self.error = ""  # why the system had no room for it
         self.failed: Task | None = None  # the first task to fail
         self.over = False
         self.seconds = 0.0
 
     @property
     def open(self) -> set[int]:
-        """The pipes that are still to be heard."""
+        """The pipes that are still to be read."""
         return {fd for task in self.tasks for fd in task.open}
 
     @property
     def held(self) -> set[int]:
         """All that the parent has open for this run."""
-        return self.open | {port.fileno() for port in self.ports if port.fileno() != -1}
+        pipes = {fd for task in self.tasks for fd in task.held}
+        return pipes | {port.fileno() for port in self.ports if port.fileno() != -1}
 
     def cluster(self, counts: dict[str, int]) -> dict[str, list[str]]:
         """Choose an address for every task, by job, and hold its port until the run's result was sent.
@@ -153,7 +233,7 @@ class Run:
         return sum(memory_of(pid) for pid in tasks) - inherited * (len(files) - 1) - (sum(files) - max(files))
 
     def kill(self, why: str | None) -> None:
-        """End all its processes, once; the reason first given is the one that is told."""
+        """End all its processes; the first reason given is the one that is sent."""
         if self.stopped is None and not self.over:
             self.stopped = why
         self.later = []
@@ -161,24 +241,30 @@ class Run:
             if task.exit is None:
                 task.kill()
 
+    def refuse(self, error: OSError) -> None:
+        """The system has no process, no file or no port for it: it ends here, and no other run does."""
+        self.error = str(error)
+        self.kill("no_room")
+
     def poll(self) -> None:
         """See which tasks have ended, and whether that ends the run."""
         now = time.monotonic()
         for task in self.tasks:
-            if task.exit is None:
-                pid, status = os.waitpid(task.pid, os.WNOHANG)
-                if pid == 0:
-                    continue
-                task.exit = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-                # Whatever it has started and left goes with it, and so lets go of its pipes.
-                task.kill()
-                if task.exit == 0 or self.over:
-                    continue
-                task.died = bool(task.name) and self.stopped is None
-                was_to_die = task.exit == -signal.SIGKILL and task.name in self.may_be_killed
-                if self.failed is None and not was_to_die:
-                    self.failed = task
-                    self.deadline = min(self.deadline, now + GRACE)
+            if task.ended is not None:
+                task.reap()  # one that has reported its end may only now be gone
+                continue
+            if not task.has_ended():
+                continue
+            task.ended = now
+            # Whatever it has started and left goes with it, and so lets go of its pipes.
+            task.kill()
+            if task.exit == 0 or self.over:
+                continue
+            task.died = bool(task.name) and self.stopped is None
+            was_to_die = task.exit == -signal.SIGKILL and task.name in self.may_be_killed
+            if self.failed is None and not was_to_die:
+                self.failed = task
+                self.deadline = min(self.deadline, now + GRACE)
         if (
             not self.later
             and not self.over
@@ -186,8 +272,16 @@ class Run:
         ):
             self.end()
 
+    def is_done(self) -> bool:
+        """Whether all it had to say was read. Of a failed cluster, also whether its own servers let go of its ports."""
+        return (
+            self.over
+            and not self.open
+            and all(task.reaped if self.failed and self.ports else task.ended is not None for task in self.tasks)
+        )
+
     def end(self) -> None:
-        """There is nothing more to wait for but the last words of its tasks."""
+        """Nothing is left to wait for but the end of what its tasks wrote."""
         self.over = True
         self.seconds = time.monotonic() - self.began
         self.kill(None)
@@ -201,6 +295,9 @@ class Parent:
         self.replies = replies
         self.workplace = workplace
         self.runs: dict[int, Run] = {}
+        self.spare: Task | None = None  # forked ahead of the next run
+        self.memory_checked = 0.0  # when it was last seen whether there is room for it
+        self.leaving: list[Task] = []  # tasks of runs whose result was sent, which the kernel has not yet taken apart
         self.private: list[int] = []  # descriptors that no run may hold
         self.pending = b""
         self.selector = selectors.DefaultSelector()
@@ -217,6 +314,7 @@ class Parent:
         """Leave nothing behind: the engine is gone, or wants this parent to go."""
         for run in self.runs.values():
             run.kill("cancelled")
+        self.discard_spare()
         os._exit(0)
 
     def import_tensorflow(self) -> dict[str, Any]:
@@ -240,13 +338,20 @@ class Parent:
 
                 installed.optimizers.SGD  # noqa: B018
                 tf_keras = installed.__version__
+            for module in LATE_MODULES:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(module)
         finally:
             sys.meta_path.remove(watch)
         if tensorflow.__version__.startswith(SLOW_COORDINATOR_JOIN):
             join_threads_promptly()
+        fill_registries()
+        fill_type_caches()
         # What is frozen is never looked at by a child's garbage collector, so its pages stay shared.
         gc.collect()
         gc.freeze()
+        if sys.platform == "linux":
+            compact_memory()
         return {
             "tensorflow": tensorflow.__version__,
             "keras": keras,
@@ -265,9 +370,12 @@ class Parent:
         signal.set_wakeup_fd(wakes)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.private = [self.commands, self.replies, woken, wakes]
+        if isinstance(self.selector, selectors.EpollSelector):
+            self.private.append(self.selector.fileno())
         self.selector.register(self.commands, selectors.EVENT_READ, None)
         self.selector.register(woken, selectors.EVENT_READ, None)
         while True:
+            self.keep_spare()
             for key, _ in self.selector.select(self.patience()):
                 if key.fd == self.commands:
                     self.read_commands()
@@ -275,15 +383,15 @@ class Parent:
                     os.read(woken, 4096)
                 else:
                     run, task = key.data
-                    self.read_output(run, task, key.fd)
+                    self.read_pipe(run, task, key.fd)
             self.reap()
             self.start_waiting_tasks()
             self.enforce()
 
     def patience(self) -> float | None:
-        """Seconds that the loop may sleep: until the next deadline, or the next look at memory or servers."""
+        """Seconds that the loop may sleep: until the next deadline, or the next check of memory or servers."""
         if not self.runs:
-            return None
+            return SPARE_POLL_SECONDS if self.spare else None
         soonest: float = min(run.deadline for run in self.runs.values()) - time.monotonic()
         often = SERVER_POLL_SECONDS if any(run.later for run in self.runs.values()) else MEMORY_POLL_SECONDS
         return max(0.0, min(soonest, often))
@@ -304,11 +412,17 @@ class Parent:
                 self.runs[command["cancel"]].kill("cancelled")
 
     def start(self, command: dict[str, Any]) -> None:
-        folder = tempfile.mkdtemp(prefix="run-", dir=self.workplace)
-        with open(os.path.join(folder, "script.py"), "w", encoding="utf-8") as file:
-            file.write(command["program"])
-        run = self.runs[command["run"]] = Run(command, folder)
-        cluster = run.cluster(command.get("tasks", {}))
+        """Begin a run, with the tasks that others wait for."""
+        run = self.runs[command["run"]] = Run(command)
+        try:
+            os.makedirs(self.workplace, mode=0o700, exist_ok=True)  # something may have tidied it away
+            run.folder = tempfile.mkdtemp(prefix="run-", dir=self.workplace)
+            with open(os.path.join(run.folder, "script.py"), "w", encoding="utf-8") as file:
+                file.write(command["program"])
+            cluster = run.cluster(command.get("tasks", {}))
+        except OSError as error:
+            run.refuse(error)
+            return
         for job, addresses in cluster.items():
             for index in range(len(addresses)):
                 config = {"cluster": cluster, "task": {"type": job, "index": index}}
@@ -317,58 +431,117 @@ class Parent:
                 run.later.append((f"{job}:{index}", environment))
         first = [task for task in run.later if task[0].partition(":")[0] in run.serving] or run.later or [("", {})]
         run.later = [task for task in run.later if task not in first]
-        for name, environment in first:
-            self.fork(run, name, environment)
+        self.start_tasks(run, first)
 
     def start_waiting_tasks(self) -> None:
         """Start the tasks for which others had to be there first."""
         for run in self.runs.values():
             if run.later and run.may_start_waiting():
-                for name, environment in run.later:
-                    self.fork(run, name, environment)
-                run.later = []
+                later, run.later = run.later, []
+                self.start_tasks(run, later)
 
-    def fork(self, run: Run, name: str, environment: dict[str, str]) -> None:
-        """Start one process of a run."""
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
+    def start_tasks(self, run: Run, tasks: list[tuple[str, dict[str, str]]]) -> None:
+        """Start processes of a run: name, environment."""
+        assert run.folder is not None
+        for name, environment in tasks:
+            try:
+                task = self.take_task(name, run.folder, environment)
+            except OSError as error:
+                run.refuse(error)
+                return
+            run.tasks.append(task)
+            for fd in task.open:
+                self.selector.register(fd, selectors.EVENT_READ, (run, task))
+            self.send(run=run.name, pid=task.pid)
+
+    def take_task(self, name: str, folder: str, environment: dict[str, str]) -> Task:
+        """Let the process that was forked ahead do it, or a new one. Raises OSError where the system has no room."""
+        if self.spare is not None:
+            spare, self.spare = self.spare, None
+            try:
+                spare.begin(name, folder, environment)
+                return spare
+            except BrokenPipeError:  # somebody has killed it
+                self.discard(spare)
+        task = self.fork()
+        task.begin(name, folder, environment)
+        return task
+
+    def keep_spare(self) -> None:
+        """Fork the next run's process while there is nothing else to do; have none while memory is short."""
+        if self.spare is not None and self.spare.reap():  # somebody has killed it
+            self.discard_spare()
+        now = time.monotonic()
+        # A fork beside a run makes this slower; a short one is sooner over.
+        busy = any(now < run.began + SPARE_DELAY for run in self.runs.values()) or self.selector.select(0)
+        if now < self.memory_checked + MEMORY_POLL_SECONDS if self.spare else busy:
+            return
+        self.memory_checked = now
+        if memory_left() < SPARE_MEMORY:
+            self.discard_spare()
+        elif self.spare is None:
+            with contextlib.suppress(OSError):  # the next run tries again, and tells what happened
+                self.spare = self.fork()
+
+    def discard_spare(self) -> None:
+        spare, self.spare = self.spare, None
+        if spare is not None:
+            self.discard(spare)
+
+    def discard(self, task: Task) -> None:
+        """Do without a process that runs nothing."""
+        task.kill()
+        for fd in task.held:
+            os.close(fd)
+        task.order, task.open = -1, set()
+        self.leaving.append(task)
+
+    def fork(self) -> Task:
+        """A process that waits to be told what to run. Raises OSError where the system has no room for one."""
+        pipes: list[tuple[int, int]] = []
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            for _ in range(4):
+                pipes += [os.pipe()]  # one by one, so that those are closed that there are
+            name_process(SPARE)  # its name is there from the beginning
+            pid = os.fork()
+        except OSError:
+            name_process(PARENT)
+            for fd in (fd for pipe in pipes for fd in pipe):
+                os.close(fd)
+            raise
+        order, report, stdout, stderr = pipes
         if pid == 0:
             status = 1
             try:
-                isolate_child(parent, self.private + [fd for other in self.runs.values() for fd in other.held])
-                os.close(out_read)
-                os.close(err_read)
-                os.dup2(out_write, 1)
-                os.dup2(err_write, 2)
-                os.close(out_write)
-                os.close(err_write)
-                os.chdir(run.folder)
-                os.environ.update(environment)
-                status = run_script(os.path.join(run.folder, "script.py"))
+                held = [fd for run in self.runs.values() for fd in run.held]
+                isolate_child(parent, [*self.private, *held, order[1], report[0], stdout[0], stderr[0]])
+                status = run_when_told(order[0], report[1], stdout[1], stderr[1])
             finally:
                 os._exit(status)
-        os.close(out_write)
-        os.close(err_write)
+        name_process(PARENT)
+        for fd in (order[0], report[1], stdout[1], stderr[1]):
+            os.close(fd)
+        for fd in (report[0], stdout[0], stderr[0]):
+            os.set_blocking(fd, False)
         try:
             os.setpgid(pid, pid)  # the child does it too: whoever is first, the group is there before it is needed
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.ESRCH, errno.EPERM):
                 raise
-        task = Task(name, pid, (out_read, err_read))
-        run.tasks.append(task)
-        for fd in task.open:
-            self.selector.register(fd, selectors.EVENT_READ, (run, task))
-        self.send(run=run.name, pid=pid)
+        return Task(pid, order[1], report[0], stdout[0], stderr[0])
 
-    def read_output(self, run: Run, task: Task, fd: int) -> None:
-        """Take what a task has written: whole lines of standard output go on, of standard error the last are kept."""
-        data = os.read(fd, 1 << 16)
+    def read_pipe(self, run: Run, task: Task, fd: int) -> None:
+        """Take what a task has written: whole lines of standard output are sent on, the last of standard error kept."""
+        try:
+            data = os.read(fd, PIPE_SIZE)
+        except BlockingIOError:
+            return
         if not data:
-            self.selector.unregister(fd)
-            os.close(fd)
-            task.open.discard(fd)
+            self.close_pipe(task, fd)
+            return
+        if fd == task.report:
+            task.exit = int(data)
             return
         if fd == task.stderr:
             task.errors = (task.errors + data)[-STDERR_KEPT // len(run.tasks) :]
@@ -389,12 +562,30 @@ class Parent:
             texts = [line.decode("utf-8", "replace") for line in lines]
             self.send(run=run.name, task=task.name, lines=texts, seconds=seconds)
 
+    def close_pipe(self, task: Task, fd: int) -> None:
+        self.selector.unregister(fd)
+        os.close(fd)
+        task.open.discard(fd)
+
+    def drain(self, run: Run, task: Task) -> None:
+        """Read what is in the pipes of a task that has ended, and close them, whoever else may hold them."""
+        for fd in sorted(task.open):
+            self.read_pipe(run, task, fd)  # all of it: a pipe holds no more
+            if fd in task.open:
+                self.close_pipe(task, fd)
+
     def reap(self) -> None:
-        """Tell of the tasks and runs that have ended and have been heard to the end."""
+        """Tell of the tasks and runs that have ended and were read to the end."""
+        self.leaving = [task for task in self.leaving if not task.reap()]
         for run in list(self.runs.values()):
             run.poll()
             for task in run.tasks:
-                if task.exit is None or task.open:
+                if task.ended is None:
+                    continue
+                # What it reported itself, it did with nothing left to write. Else a process that it left may write on.
+                if task.open and (not task.reaped or time.monotonic() > task.ended + PIPE_GRACE):
+                    self.drain(run, task)
+                if task.open:
                     continue
                 if task.line:
                     self.send_lines(run, task, [task.line])
@@ -403,23 +594,28 @@ class Parent:
                     task.died = False
                     seconds = round(time.monotonic() - run.began, 4)
                     self.send(run=run.name, task=task.name, died=task.exit, seconds=seconds)
-            if not run.over or run.open or not all(task.exit is not None for task in run.tasks):
-                continue
-            errors = [(task.name, task.errors.decode("utf-8", "replace")) for task in run.tasks if task.errors]
-            reached = run.reached() if run.failed else []  # by others: all its tasks are gone
-            for port in run.ports:
-                port.close()
+            if run.is_done():
+                self.finish(run)
+
+    def finish(self, run: Run) -> None:
+        """Send a run's result, and forget it."""
+        errors = [(task.name, task.errors.decode("utf-8", "replace")) for task in run.tasks if task.errors]
+        reached = run.reached() if run.failed else []  # by others: all its tasks are gone
+        for port in run.ports:
+            port.close()
+        self.send(
+            run=run.name,
+            task=run.failed.name if run.failed and not run.stopped else "",
+            exit=run.failed.exit if run.failed else 0,
+            stopped=run.stopped,
+            port_conflict=[f"localhost:{port}" for port in reached],
+            seconds=round(run.seconds, 4),
+            stderr="".join(f"{name}:\n{text}" if name else text for name, text in errors) + run.error,
+        )
+        del self.runs[run.name]
+        self.leaving += [task for task in run.tasks if not task.reaped]
+        if run.folder is not None:
             shutil.rmtree(run.folder, ignore_errors=True)
-            self.send(
-                run=run.name,
-                task=run.failed.name if run.failed and not run.stopped else "",
-                exit=run.failed.exit if run.failed else 0,
-                stopped=run.stopped,
-                port_conflict=[f"localhost:{port}" for port in reached],
-                seconds=round(run.seconds, 4),
-                stderr="".join(f"{name}:\n{text}" if name else text for name, text in errors),
-            )
-            del self.runs[run.name]
 
     def enforce(self) -> None:
         now = time.monotonic()
@@ -444,15 +640,13 @@ class ImportWatch:
     def __init__(self, parent: Parent) -> None:
         self.parent = parent
         self.found = 0
-        self.control = selectors.DefaultSelector()
-        self.control.register(parent.commands, selectors.EVENT_READ)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         self.found += 1
         if self.found % 50 == 0:
             self.parent.send(importing=self.found)
         # Commands that come early wait in the pipe; only its end matters now, and that reads as an empty peek.
-        if self.control.select(0) and ended(self.parent.commands):
+        if ended(self.parent.commands):
             self.parent.end()
 
 
@@ -486,6 +680,139 @@ def ended(fd: int) -> bool:
     return any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0))
 
 
+def fill_registries() -> None:
+    """Fill the tables that TensorFlow fills in the first op of each process. Nothing but time differs.
+
+    They list what ops and kernels were linked in, and depend on no device: all ops, at the first look-up of one that
+    is not registered (OpRegistry::LookUpSlow in framework/op.cc), and all kernels (GlobalKernelRegistry in
+    framework/op_kernel.cc). Those of XLA (XlaOpRegistry::RegisterCompilationKernels) are not for here: error messages
+    name the kernels that there are so far.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # op_def_registry.get: from 2.1 on
+        from tensorflow.python.framework import kernels, op_def_registry
+
+        kernels.get_registered_kernels_for_op("NoOp")
+        op_def_registry.get("NotRegistered")
+
+
+def fill_type_caches() -> None:
+    """Let the abstract classes know what they are asked in each step: 10 ms of every run. Nothing but time differs.
+
+    issubclass remembers its answers (ABCMeta in _abc.c), but to find one it asks all the subclasses there are.
+    """
+    for concrete in (*BUILT_IN, *classes(CONCRETE)):
+        for abstract in classes(ABSTRACT):
+            with contextlib.suppress(TypeError):  # a Protocol of older versions, which can't be asked
+                issubclass(concrete, abstract)
+
+
+def classes(names: dict[str, str]) -> list[type]:
+    """The classes with these names, by module, as far as this TensorFlow has them."""
+    modules = {sys.modules.get(module): words.split() for module, words in names.items()}
+    found = [getattr(module, word, None) for module, words in modules.items() for word in words]
+    return [each for each in found if isinstance(each, type)]
+
+
+def compact_memory() -> None:
+    """Make a fork cheaper, and the end of what was forked: give free memory back, and put the rest into huge pages.
+
+    A fork copies one entry of the page tables for each, instead of 512. What a child writes is still copied in small
+    pages. Kernels before 6.1 refuse.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # glibc
+        libc.malloc_trim(0)
+    with open("/proc/self/maps") as file:
+        maps = [line.split() for line in file]
+    for addresses, access, _, _, inode, *name in maps:
+        if access == "rw-p" and inode == "0" and name in ([], ["[heap]"]):
+            first, last = (int(address, 16) for address in addresses.split("-"))
+            first, last = -(-first // HUGE_PAGE) * HUGE_PAGE, last // HUGE_PAGE * HUGE_PAGE
+            if first < last:
+                libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), MADV_COLLAPSE)
+
+
+def network_refusal() -> str:
+    """Why this process may not have a network namespace of its own, "" where it may. Tried in a forked one."""
+    if sys.platform != "linux":
+        return f"{platform.system()} has no network namespaces"
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        reason = "it failed"
+        try:
+            enter_loopback_network()
+            reason = ""
+        except OSError as error:
+            reason = str(error)
+        finally:
+            os.write(writing, reason.encode())
+            os._exit(0)
+    os.close(writing)
+    reason = os.read(reading, PIPE_SIZE).decode()
+    os.close(reading)
+    os.waitpid(pid, 0)
+    return reason
+
+
+def enter_loopback_network() -> None:
+    """Put this process, which has one thread, into a network namespace that has loopback and nothing else.
+
+    That takes a user namespace, which needs no privilege (user_namespaces(7)). In it, ids are what they are outside:
+    root's child maps all of them, anyone else his own. Raises OSError where the kernel, a container or a policy
+    forbids any of it; the process is then of no further use.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    mapped = {"uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+    mapper, told = 0, -1
+    if uid == 0:
+        # Root may do what it does with the files of others only where their ids are mapped, too; and only a process
+        # that is still outside may map more than one.
+        for name in mapped:
+            with open(f"/proc/self/{name}") as file:
+                ranges = [line.split() for line in file]
+            mapped[name] = "\n".join(f"{first} {first} {count}" for first, _, count in ranges)
+        reading, told = os.pipe()
+        parent = os.getpid()
+        mapper = os.fork()
+        if mapper == 0:
+            status = 1
+            try:
+                os.close(told)
+                if os.read(reading, 1):
+                    write_id_maps(parent, mapped)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(reading)
+    refused = ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0
+    number = ctypes.get_errno()
+    if mapper:
+        if not refused:
+            os.write(told, b"1")
+        os.close(told)
+        failed = os.waitpid(mapper, 0)[1] != 0
+        if failed and not refused:
+            raise PermissionError(errno.EPERM, "user namespace: its ids could not be mapped")
+    if refused:
+        raise OSError(number, f"unshare: {os.strerror(number)}")
+    if not mapper:
+        with open("/proc/self/setgroups", "w") as file:
+            file.write("deny")  # or one's own group may not be mapped
+        write_id_maps(os.getpid(), mapped)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = struct.pack("16sh22x", b"lo", 0)
+        (flags,) = struct.unpack_from("h", fcntl.ioctl(control, SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | IFF_UP))
+
+
+def write_id_maps(pid: int, mapped: dict[str, str]) -> None:
+    """Say what the ids in a process's new user namespace are outside of it."""
+    for name, text in mapped.items():
+        with open(f"/proc/{pid}/{name}", "w") as file:
+            file.write(text)
+
+
 def isolate_child(parent: int, private: list[int]) -> None:
     """Make this forked process a run's: its own group, dying with its parent, holding none of its pipes and ports."""
     os.setpgid(0, 0)
@@ -500,8 +827,51 @@ def isolate_child(parent: int, private: list[int]) -> None:
         os.close(fd)
 
 
+def name_process(name: str) -> None:
+    """What `ps` and /proc/PID/comm call it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
+
+def run_when_told(order: int, report: int, stdout: int, stderr: int) -> int:
+    """The life of a forked process: wait for an order, run that script, report its exit status. Returns it."""
+    pid = os.getpid()
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.close(stdout)
+    os.close(stderr)
+    data = b""
+    while not data.endswith(b"\n"):
+        more = os.read(order, PIPE_SIZE)
+        if not more:
+            return 0  # nobody needs it any more
+        data += more
+    os.close(order)
+    command = json.loads(data)
+    name_process(command["name"] or "tf-run")
+    os.chdir(command["folder"])
+    os.environ.update(command["environment"])
+    status = run_script(os.path.join(command["folder"], "script.py"))
+    if os.getpid() == pid and not has_children():  # it may be one that the script has forked
+        os.write(report, b"%d" % status)
+    return status
+
+
+def has_children() -> bool:
+    """Whether a process that this one has started still runs."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def run_script(path: str) -> int:
-    """Do what `python script.py` does: the file as `__main__`. Returns the exit status."""
+    """Do what `python script.py` does: the file as `__main__`, then the end of Python as far as a program sees it.
+
+    Returns the exit status. Python would go on to destroy every object there is, of which nothing can be seen.
+    """
     main = types.ModuleType("__main__")
     main.__file__ = path
     sys.modules["__main__"] = main
@@ -509,8 +879,8 @@ def run_script(path: str) -> int:
     sys.path.insert(0, os.path.dirname(path))
     # Python opened these before the fork, on other files.
     sys.stdin = open(os.devnull)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    stdout = sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    stderr = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
     status = 0
     try:
         with open(path, encoding="utf-8") as file:
@@ -518,16 +888,41 @@ def run_script(path: str) -> int:
         exec(code, main.__dict__)
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if leaving.code is not None and not isinstance(leaving.code, int):
+            sys.stderr.write(f"{leaving.code}\n")
     except BaseException as error:  # noqa: BLE001  whatever the script raises is its own to report
         status = 1
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != path:
             trace = trace.tb_next  # what is told begins with the script's own line
         sys.excepthook(type(error), error.with_traceback(trace), trace)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return status
+    # Py_FinalizeEx: threads that are no daemons are waited for, then come the atexit functions, then the streams.
+    for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        with contextlib.suppress(BaseException):  # was printed where it was raised
+            step()
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr, stdout, stderr)
+    for stream in streams:
+        if stream is not None and not stream.closed:
+            stream.flush()
+    return status & 0xFF
+
+
+def memory_left() -> int:
+    """Bytes that this machine, or the container that this is, can still give. Where the system doesn't tell: enough."""
+    left = sys.maxsize
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
+        kibibytes = {line.partition(":")[0]: int(line.split()[1]) for line in file}
+        left = kibibytes.get("MemAvailable", left) << 10
+    with contextlib.suppress(OSError, ValueError):
+        limit, used = (read_number(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+        left = min(left, limit - used)
+    return left
+
+
+def read_number(path: str) -> int:
+    """The number that a file of the system's holds. Raises OSError, or ValueError where it says "max"."""
+    with open(path) as file:
+        return int(file.read())
 
 
 def pages_of(pid: int) -> tuple[int, int]:
@@ -561,8 +956,12 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine, whose end this parent notices
     parent = Parent(commands, replies, workplace)
     signal.signal(signal.SIGTERM, lambda *_: parent.end())
+    reason = network_refusal()
+    if not reason:
+        enter_loopback_network()  # before TensorFlow starts any thread
     versions = parent.import_tensorflow()
-    parent.send(ready=versions)
+    name_process(PARENT)
+    parent.send(ready={**versions, "network": "host" if reason else "loopback", "network_reason": reason})
     parent.serve()
 
 

@@ -121,10 +121,10 @@ class Lesson(Comparison[S]):
     lesson and settings there, linked at the end of the page under the text `see_also`.
     """
 
-    unused: Callable[[S], frozenset[str]]
     figure: Callable[[Trace, Texts], go.Figure]
     alternative: Callable[[Trace, Texts], str]
     story: Callable[[Trace, Texts], Sequence[str]]
+    unused: Callable[[S], frozenset[str]] = lambda settings: frozenset()
     fix: Callable[[Trace], Mapping[str, str] | None] | None = None
     guide: Sequence[Link] = ()
     places: tuple[str, ...] = ()

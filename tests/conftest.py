@@ -43,7 +43,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("how much is tested")
     group.addoption("--quick", action="store_true", help="only what starts neither TensorFlow nor a browser")
     group.addoption("--all", action="store_true", help="every case, where else a sample of alike ones is taken")
-    group.addoption("--sampled-replays", action="store_true", help="with --all: but of the recordings a sample")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     seed = os.environ.get("REPLICA_LAB_SEED", today)
     group.addoption("--seed", default=seed, help="whose sample is taken; by default $REPLICA_LAB_SEED, or today")

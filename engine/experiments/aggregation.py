@@ -17,7 +17,7 @@ Gradient = Annotated[float, Field(ge=-1000, le=1000)]
 
 
 class AggregationSettings(Settings):
-    """One variable `weight`, 1 at first, under MirroredStrategy; every replica contributes one number a step."""
+    """One variable `weight`, 1 at first, under MirroredStrategy; every replica contributes one number per step."""
 
     aggregation: Aggregation = "NONE"
     route: Route = "assign_add"
@@ -56,7 +56,7 @@ class AggregationSettings(Settings):
 
 
 def logical_devices(settings: AggregationSettings) -> list[str]:
-    """One a replica, in TensorFlow's short form."""
+    """One per replica, in TensorFlow's short form."""
     return [f"{settings.devices.upper()}:{replica}" for replica in range(settings.replicas)]
 
 

@@ -36,7 +36,7 @@ def names(settings: FitSettings, versions: Versions) -> dict[str, Any]:
 
 
 def logical_devices(settings: FitSettings) -> list[str]:
-    """One a replica, in TensorFlow's short form."""
+    """One per replica, in TensorFlow's short form."""
     return [f"CPU:{replica}" for replica in range(settings.replicas)]
 
 
@@ -51,6 +51,8 @@ FIT = Experiment(
         {"repeats": (1, 20, 200), "keras": ("bundled", "tf_keras")},
         {"replicas": (1, 2, 3, 4), "mode": ("function", "eager")},
         {"epochs": (1, 2, 4)},
+        # Batches that can't be shared evenly, the first or the last.
+        {"examples": (3, 5), "epochs": (1,), "keras": ("bundled", "tf_keras")},
     ),
     on_each_keras=True,
 )

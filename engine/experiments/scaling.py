@@ -59,7 +59,7 @@ def words(settings: ScalingSettings, _: Versions) -> dict[str, Any]:
 
 
 def logical_devices(settings: ScalingSettings) -> list[str]:
-    """One a replica, in TensorFlow's short form."""
+    """One per replica, in TensorFlow's short form."""
     return [f"CPU:{replica}" for replica in range(settings.replicas)]
 
 

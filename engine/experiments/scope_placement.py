@@ -108,7 +108,7 @@ def names(settings: ScopePlacementSettings, versions: Versions) -> dict[str, Any
 
 
 def logical_devices(settings: ScopePlacementSettings) -> list[str]:
-    """One a replica, in TensorFlow's short form."""
+    """One per replica, in TensorFlow's short form."""
     return [f"CPU:{replica}" for replica in range(settings.replicas)]
 
 

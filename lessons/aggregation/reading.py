@@ -71,7 +71,7 @@ class StepFailure(Failure):
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what was sent, how it was merged, and what it left behind. One value a replica, None if not
+    """One step: what was sent, how it was merged, and what it left behind. One value per replica, None if not
     reported.
 
     `contributions` are the gradients as they went into the merge: clipped, where that is what happened.
@@ -323,7 +323,7 @@ def _step(
 
 
 def apply(rule: Rule, values: Sequence[float]) -> tuple[float, ...]:
-    """What each copy takes, one value a replica, where contributions are merged by that rule."""
+    """What each copy takes, one value per replica, where contributions are merged by that rule."""
     if rule == "own":
         return tuple(values)
     merged = {"sum": sum(values), "mean": sum(values) / len(values), "first": values[0]}[rule]

@@ -109,7 +109,8 @@ def alternative(reading: Reading, texts: Texts) -> str:
                   reference=number(last.reference_loss)),
             texts("alternative.distance", distance=small(last.distance), farthest=small(reading.farthest)),
         ]  # fmt: skip
-    return texts.sentences([*sentences, headline(reading, texts)])
+    outcome = headline(reading, texts).lstrip("=≠ ")
+    return texts.sentences([*sentences, texts("alternative.outcome", outcome=outcome)])
 
 
 def small(value: float) -> str:

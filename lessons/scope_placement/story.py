@@ -98,6 +98,8 @@ class _Story:
             key = "diverged_keras"
         elif outcome == "plain" and reading.fit:
             key = "plain_fit"
+        elif outcome == "odd" and beyond_fixing(reading) and "first" in reading.merges:
+            key = "odd_own"
         elif outcome == "odd" and reading.fit:
             key = "odd_fit_sum" if "sum" in reading.merges else "odd_fit"
         inputs = [float(x) for x in reading.settings["inputs"]]

@@ -60,6 +60,7 @@ def _reuse(reading: Reading, texts: Texts) -> Iterator[str]:
 def _entering(reading: Reading, texts: Texts) -> Iterator[str]:
     """What came of entering a scope once more, or one whose name was in use: variables and operations differ then."""
     entered: dict[str, None] = {}
+    nested = False
     again: dict[tuple[str, str], list[str]] = {}
     for item in reading.scopes:
         operation, around = item.statement.operation, [each for each in reading.around(item) if each in reading.scopes]
@@ -68,6 +69,7 @@ def _entering(reading: Reading, texts: Texts) -> Iterator[str]:
         new = item.prefix not in entered
         entered[item.prefix] = None
         if new and outer and not operation.captured and outer.statement.operation.name == operation.name:
+            nested = True
             call = f'`variable_scope("{operation.name}")`'
             yield texts("story.nested", call=call, outer=f"`{outer.prefix}`", scope=scope)
         if not item.name_scope or operation.options.get("auxiliary_name_scope") == "False":
@@ -79,6 +81,8 @@ def _entering(reading: Reading, texts: Texts) -> Iterator[str]:
         elif item.name_scope.rpartition("/")[2] != operation.name:
             plain = f"`{item.name_scope.rpartition('_')[0]}/`"
             yield texts("story.taken", plain=plain, scope=scope, name_scope=name_scope)
+    if nested:
+        yield texts("story.back")
     for (key, scope), name_scopes in again.items():
         yield texts(f"story.{key}", scope=scope, name_scopes=texts.list(name_scopes), count=len(name_scopes))
     bare = {

@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.engine import Engine, ParentState
 from engine.experiments import EXPERIMENTS
+from engine.messages import Versions
 from engine.runtimes import Entry, catalogue_state
 from lessons.language import Texts
 from pages.parts.engine import shared_recordings
@@ -40,6 +41,8 @@ def _live(engine: Engine, texts: Texts) -> None:
     st.markdown(texts("status.parents_about", minutes=f"{engine.limits.idle / 60:.0f}", most=engine.limits.parents))
     if parents:
         st.table(_parents(parents, texts), border="horizontal", alt=texts("status.parents"))
+        for sentence in dict.fromkeys(_network(parent.info, texts) for parent in parents if parent.info):
+            st.caption(sentence)
     else:
         st.info(texts("status.parents_none"), icon=":material/bedtime:")
 
@@ -54,6 +57,11 @@ def _parents(parents: list[ParentState], texts: Texts) -> dict[str, list[str]]:
         texts("status.runs"): [str(parent.runs) for parent in parents],
         texts("status.now"): [str(parent.running) for parent in parents],
     }
+
+
+def _network(info: Versions, texts: Texts) -> str:
+    """What the runs of a parent can reach."""
+    return texts(f"status.network_{info.network}", reason=plain(info.network_reason))
 
 
 def _memory(value: float | None, texts: Texts) -> str:

@@ -114,7 +114,7 @@ def _matrix(engine: Engine, which: matrix.Which, texts: Texts) -> None:
     legend: tuple[Kind, ...] = ("right", "odd", "raised")
     st.html(legend_html([(kind, texts(f"matrix.{kind}")) for kind in legend], texts("matrix.recorded")))
     table = st.empty()
-    heads = [texts(f"matrix.{name}") for name in rows[0].own]
+    heads = [texts("controls.optimizer.label" if name == "optimizer" else f"matrix.{name}") for name in rows[0].own]
     tops = [(flavour.offer.versions.tensorflow, flavour.keras) for flavour in columns]
 
     def draw(found: Mapping[int, Shown]) -> None:

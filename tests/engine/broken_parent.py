@@ -158,7 +158,8 @@ def main() -> None:
     say(importing=50)
     if step["at"] == "importing":
         exec(FAULTS[step["fault"]])
-    say(ready={"tensorflow": "0", "keras": "0", "tf_keras": None, "python": "0", "modules": 1, "seconds": 0.1})
+    versions = {"tensorflow": "0", "keras": "0", "tf_keras": None, "python": "0", "modules": 1, "seconds": 0.1}
+    say(ready={**versions, "network": "host", "network_reason": "it is not tried"})
     if step["at"] == "idle":
         exec(FAULTS[step["fault"]])
     serve(fault=step["fault"] if step["at"] == "running" else "", folder=folder)

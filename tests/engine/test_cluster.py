@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,11 +18,21 @@ from engine import engine as engine_module
 from engine.engine import Engine
 from engine.job import Ticket
 from engine.limits import Limits
+from engine.parent import SPARE
 from engine.request import Request
 from engine.runtimes import Runtime
 from engine.trace import Trace
 from tests.engine.faults import FAULTS, FaultSettings
-from tests.engine.processes import alive, children_of, until
+from tests.engine.processes import (
+    alive,
+    all_children_of,
+    children_of,
+    errors_of_connecting,
+    has_own_network,
+    name_of,
+    start_inside,
+    until,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -155,15 +165,22 @@ def cluster(tensorflow: Runtime) -> Iterator[Cluster]:  # noqa: ARG001  it start
         patch.undo()
 
 
-def listening() -> set[int]:
-    """Every port of this machine at which somebody listens."""
-    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+def listening(pid: int) -> set[int]:
+    """Every port at which somebody listens in the network that a process has."""
+    files = [Path(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6")]
+    lines = [line.split() for file in files for line in file.read_text().splitlines()]
     return {int(words[1].rpartition(":")[2], 16) for words in lines if words[3] == "0A"}
 
 
 def ports(spec: dict[str, list[str]]) -> list[int]:
     """The ports of a cluster, in order."""
     return [int(address.rpartition(":")[2]) for addresses in spec.values() for address in addresses]
+
+
+def open_files(parent: int) -> int:
+    """How many files a parent has open when it has nothing to do: when the next run's process is forked."""
+    assert until(lambda: SPARE in map(name_of, all_children_of(parent)))
+    return len(list(Path(f"/proc/{parent}/fd").iterdir()))
 
 
 def is_clean(engine: Engine) -> bool:
@@ -216,14 +233,32 @@ def test_fifty_runs_leave_nothing(cluster: Cluster) -> None:
     """No process, no file, no port that is listened on; and the parent holds no more open files than before."""
     cluster.run("adds")
     (parent,) = cluster.engine.pids()
-    held = len(list(Path(f"/proc/{parent}/fd").iterdir()))
+    held = open_files(parent)
     traces = [ticket.result(240) for ticket in [cluster.submit("adds") for _ in range(50)]]
     assert [(trace.status, trace.of("all")[-1]["value"]) for trace in traces] == [("ok", 11.0)] * 50
     assert cluster.engine.pids() == [parent]
     assert until(lambda: is_clean(cluster.engine))
-    assert len(list(Path(f"/proc/{parent}/fd").iterdir())) == held
+    assert open_files(parent) == held
     used = {port for trace in traces for port in ports(trace.of("value")[0]["cluster"])}
-    assert not used & listening()
+    assert not used & listening(parent)
+
+
+def test_its_servers_can_be_reached_by_its_own_tasks_only(cluster: Cluster) -> None:
+    """TensorFlow's servers listen on all interfaces. Nobody outside the parent's network namespace gets to them; where
+    there may be no such namespace (see test_parent.py), the engine says so, and anybody on this machine does."""
+    ticket = cluster.submit(BEGINNING + SERVER + """report("serves", cluster=config["cluster"])\ntime.sleep(600)""")
+    assert until(lambda: len(ticket.so_far().of("serves")) == 2, 120)  # the workers; a ps says nothing
+    (parent,) = cluster.engine.pids()
+    tasks = ports(ticket.so_far().of("serves")[0]["cluster"])
+    assert until(lambda: set(tasks) <= listening(parent), 60)
+    assert errors_of_connecting(parent, tasks) == dict.fromkeys(tasks, 0)
+    refused = errno.ECONNREFUSED if has_own_network(parent) else 0
+    assert errors_of_connecting(os.getpid(), tasks) == dict.fromkeys(tasks, refused)
+    (state,) = cluster.engine.parents()
+    assert state.info is not None
+    assert state.info.network == ("loopback" if has_own_network(parent) else "host")
+    ticket.cancel()
+    assert until(lambda: is_clean(cluster.engine), 10)
 
 
 # -------------------------------------------------------------------------------------------------------------- faults
@@ -278,8 +313,19 @@ def test_a_port_that_is_taken_again_is_named(cluster: Cluster, tmp_path: Path) -
     assert trace.end["detail"] == f"localhost:{thefts[1]}"
 
 
+THIEF = """
+import socket
+with socket.socket() as thief:
+    thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    thief.bind(("localhost", {port}))
+    thief.listen()
+    print("listening", flush=True)
+    sys.stdin.read()
+"""
+
+
 def robbed(cluster: Cluster, folder: Path, times: int) -> tuple[Trace, list[int]]:
-    """A run of which worker 0's port is taken by this process, before it gets to use it. The ports that were."""
+    """A run of which worker 0's port is taken by another process, before it gets to use it. The ports that were."""
     asks = f"""
 path = {str(folder)!r} + f"/{{INDEX}}-{{os.getppid()}}-" + config["cluster"]["worker"][0].split(":")[1]
 if JOB == "worker":
@@ -288,21 +334,21 @@ if JOB == "worker":
         time.sleep(0.01)
 """
     ticket = cluster.submit(ADDS.replace(SERVER, asks + SERVER))
-    thieves: list[socket.socket] = []
+    thieves: list[subprocess.Popen[str]] = []
+    taken: list[int] = []
     while not ticket.wait(0.01):
         waiting = [file for file in folder.glob("*-*-*") if file.name.startswith("0-")]
         for file in waiting:
             if len(thieves) < times:
-                thief = socket.socket()
-                thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                thief.bind(("localhost", int(file.name.rpartition("-")[2])))
-                thief.listen()
-                thieves.append(thief)
+                taken.append(int(file.name.rpartition("-")[2]))
+                thieves.append(start_inside(cluster.engine.pids()[0], THIEF.format(port=taken[-1])))
+                stdout = thieves[-1].stdout
+                assert stdout is not None
+                assert stdout.readline() == "listening\n"
         for file in folder.glob("*-*-*"):
             file.unlink()
-    taken = [thief.getsockname()[1] for thief in thieves]
     for thief in thieves:
-        thief.close()
+        thief.communicate()
     return ticket.result(), taken
 
 

@@ -40,13 +40,6 @@ EVERY = sorted(
 )
 
 
-@pytest.fixture
-def sample(request: pytest.FixtureRequest) -> Sample:
-    """CI takes a sample of the recordings even where it tests all else, if nothing changed that could change a run."""
-    options = request.config.option
-    return Sample(request, everything=options.all and not options.sampled_replays)
-
-
 @pytest.mark.timeout(1800)  # hundreds of runs; a busy machine takes its time
 @pytest.mark.parametrize(("name", "runtime"), EVERY)
 def test_a_run_is_what_its_recording_says(

@@ -11,7 +11,7 @@ from engine.engine import Engine
 from engine.request import Request
 from engine.trace import Trace
 from lessons.lesson import AnyLesson
-from tests.lessons.random_runs import ALL, COUNTS, random_settings
+from tests.lessons.random_runs import ALL, COUNT, COUNTS, random_settings
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def random_runs(engine: Engine, pytestconfig: pytest.Config) -> Callable[[AnyLes
 
     def of(lesson: AnyLesson) -> list[Trace]:
         if lesson.name not in runs:
-            count = COUNTS[lesson.name] * (ALL if pytestconfig.getoption("all") else 1)
+            count = COUNTS.get(lesson.name, COUNT) * (ALL if pytestconfig.getoption("all") else 1)
             chance = random.Random(f"{pytestconfig.getoption('seed')} {lesson.name}")
             requests = [Request(lesson.experiment, random_settings(lesson, chance)) for _ in range(count)]
             tickets = [engine.submit(request) for request in requests]

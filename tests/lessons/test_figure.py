@@ -130,6 +130,13 @@ def test_of_copies_that_differ_none_has_the_colour_of_the_right_one(copies: list
     assert [width > 0 for width in widths] == [True] * apart + [False] * (3 - apart)
 
 
+def test_of_a_call_outside_the_replicas_no_replica_is_said_to_contribute() -> None:
+    first = pictures(drawn(trace([1.1, 1.1], gradients=[0.1, 0.1], route="cross_replica", value="python")))[0]
+    said = " ".join(words(text) for text in first[PLAIN]["text"])
+    assert "one call brings the numbers" in said
+    assert "contributes" not in said
+
+
 def test_what_is_not_used_is_struck_through() -> None:
     chart = drawn(trace([1.1] * 3, gradients=[0.1, 0.2, 0.3], aggregation="ONLY_FIRST_REPLICA"))
     tokens = chart.data[TOKENS]

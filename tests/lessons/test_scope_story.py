@@ -241,6 +241,12 @@ def test_a_keras_that_no_setting_fixes_is_said_to_be_one(language: Language) -> 
     assert suggested_fix(read(on_keras(refused, "3.5.0"))) == {"optimizer_scope": "in"}
 
 
+def test_equal_copies_of_replicas_that_share_nothing() -> None:
+    """Both gradients are 2: -0.1 * 2 on each copy by itself, where their sum would take it to 0.6."""
+    run = on_keras(scope_trace([0.8, 0.8], optimizer="sgd", inputs=(2, 2)), "3.4.1")
+    assert "each by its own replica's gradient, as Keras 3.4.1 never brings" in " ".join(sentences_of(run))
+
+
 def test_variables_that_the_trace_makes_are_to_be_made_before_it() -> None:
     """In the scope: the weight by a call, slots by optimizer.build; what is there already is not asked for again."""
     deferred: dict[str, Any] = {

@@ -80,6 +80,42 @@ def test_outside_the_replicas() -> None:
     assert "The counters say 1" in sentences[3]
 
 
+def test_a_plain_number_of_a_call_outside_the_replicas_is_passed_once() -> None:
+    run = trace([1.1, 1.1], gradients=[0.1, 0.1], route="cross_replica", value="python")
+    assert sentences_of(run)[:2] == [
+        "One call outside the replicas passes the plain Python number 0.1.",
+        "There `aggregation` is not asked: every copy gets 0.1 as it is.",
+    ]
+    assert not any("replica passes" in sentence for sentence in sentences_of(run))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_sum_that_is_cut_is_told_with_what_a_read_gives(language: Language) -> None:
+    """3 / 2 = 1.5, cut to 1; 1 + 1 = 2."""
+    settings: dict[str, Any] = {"route": "cross_replica", "update": "assign", "synchronization": "ON_READ"}
+    settings |= {"aggregation": "SUM", "dtype": "int32", "value": "python", "gradients": [3.0, 3.0]}
+    story = sentences_of(trace([1, 1], reads=[2], **settings), language)
+    for part in ("on_read_assign_cross_replica", "1.5", "int32"):
+        assert part in story[1]
+    assert ("a read gives 2, not 3" if language == "en" else "读取时得到 2，而不是 3") in story[1]
+    assert ("leaves every copy at 1" if language == "en" else "每份拷贝仍是 1") in story[2]
+    assert "`dtype=float32`" in story[-1]
+
+
+@pytest.mark.parametrize(
+    ("gradients", "steps", "told"),
+    [
+        ([0.1, 0.2, 0.4], 1, "The 3 replicas contribute 0.1, 0.2 and 0.4."),
+        ([0.2, 0.2], 1, "Each of the 2 replicas contributes 0.2."),
+        ([0.2], 1, "The one replica contributes 0.2."),
+        ([0.1, 0.2], 2, "The 2 replicas contribute 0.1 and 0.2. It happens in each of 2 steps."),
+    ],
+)
+def test_who_sent_what_follows_counts(gradients: list[float], steps: int, told: str) -> None:
+    copies = [[1 + step * sum(gradients)] * len(gradients) for step in range(1, steps + 1)]
+    assert sentences_of(trace(*copies, gradients=gradients, steps=steps, aggregation="SUM"))[0] == told
+
+
 def test_the_lost_replica() -> None:
     run = trace([0.7] * 3, gradients=[0.1, 0.2, 0.3], route="optimizer", cross_device="hierarchical_copy")
     sentence = sentences_of(run)[1]

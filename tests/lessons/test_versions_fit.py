@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from engine.experiments.fit import FIT, FitSettings
-from engine.job import Ticket
 from engine.recordings import Recordings
 from engine.request import Request
 from engine.trace import Event, Trace
@@ -17,7 +16,6 @@ from lessons import outcome_of
 from lessons.language import LANGUAGES
 from lessons.versions.fit import batches, read
 
-Submit = Callable[..., Ticket]
 Run = Callable[..., Trace]
 RECORDINGS = Recordings()
 KERAS_2: tuple[tuple[str | None, dict[str, str]], ...] = ("2.4.1", {}), ("2.15.1", {}), (None, {"keras": "tf_keras"})
@@ -25,6 +23,12 @@ X2 = {count: sum(x * x for x in range(1, count + 1)) for count in range(1, 10)} 
 
 
 Reported = tuple[Sequence[float | str], float | str]  # copies of the weight, and the loss
+
+
+def recorded(version: str | None, keras_version: str | None = None, **settings: Any) -> Trace:
+    recording = RECORDINGS.find(Request.of("fit", settings, version, keras_version))
+    assert recording is not None, (version, settings)
+    return recording.trace
 
 
 def fit_trace(*epochs: Reported, **settings: Any) -> Trace:
@@ -74,17 +78,14 @@ def test_how_a_batch_is_shared(
 # ------------------------------------------------------------------------------------------------- weights
 
 
-def test_a_last_batch_that_is_shared_unevenly(submit_on: Submit) -> None:
+def test_a_last_batch_that_is_shared_unevenly() -> None:
     """4 examples evenly, the fifth alone: its mean counts half, where one device takes it whole."""
     after_four = 1 - 0.01 * 2 * X2[4] / 4
     here, one_device = after_four * (1 - 0.01 * 2 * 25 / 2), after_four * (1 - 0.01 * 2 * 25)
     assert (round(here, 4), round(one_device, 4)) == (0.6375, 0.425)
-    tickets = [
-        submit_on(version, "fit", examples=5, batch_size=4, epochs=1, **settings)
-        for version, settings in (*KERAS_2, ("2.21", {}))
-    ]
-    for ticket in tickets:
-        english, chinese = (outcome_of(ticket.result(240), language) for language in ("en", "zh"))
+    for version, settings in (*KERAS_2, ("2.21", {})):
+        trace = recorded(version, examples=5, epochs=1, **settings)
+        english, chinese = (outcome_of(trace, language) for language in ("en", "zh"))
         assert (english.kind, english.head) == ("odd", "weight 0.6375 after epoch 1, not 0.425")
         assert "share a batch of 1 as 1 and 0." in english.why
         assert "averages these 2 means, that of an empty share being 0" in english.why
@@ -92,17 +93,15 @@ def test_a_last_batch_that_is_shared_unevenly(submit_on: Submit) -> None:
         assert "1 和 0 个" in chinese.why
 
 
-def test_a_first_batch_that_is_shared_unevenly(submit_on: Submit) -> None:
+def test_a_first_batch_that_is_shared_unevenly() -> None:
     """Keras 2 averages the means, 2.5 and 9, where one device has 14 / 3; Keras 3 does not get that far."""
-    tickets = [submit_on(version, "fit", examples=3, epochs=1, **settings) for version, settings in KERAS_2]
-    refused = submit_on("2.21", "fit", examples=3, epochs=1)
     one_device = 1 - 0.01 * 2 * 14 / 3
-    for ticket in tickets:
-        found = outcome_of(ticket.result(240), "en")
+    for version, settings in KERAS_2:
+        found = outcome_of(recorded(version, examples=3, epochs=1, **settings), "en")
         assert found.head == f"weight {1 - 0.01 * 2 * (2.5 + 9) / 2:.3f} after epoch 1, not {one_device:.4f}"
         assert "share a batch of 3 as 2 and 1." in found.why
         assert "as if all shares were of one size" in found.why
-    found = outcome_of(refused.result(240), "en")
+    found = outcome_of(recorded("2.21", examples=3, epochs=1), "en")
     assert (found.kind, found.head) == ("raised", "InvalidArgumentError")
     assert "only shares of one size can be added; here they are 2 and 1." in found.why
     assert f"weight {one_device:.4f}" in found.why
@@ -134,9 +133,7 @@ RULES = {
 @pytest.mark.parametrize("keras", RULES)
 def test_a_keras_that_steps_wrongly(keras: str) -> None:
     factors, reason = RULES[keras]
-    recording = RECORDINGS.find(Request.of("fit", {}, "2.21", keras))
-    assert recording is not None
-    found = outcome_of(recording.trace, "en")
+    found = outcome_of(recorded("2.21", keras), "en")
     copies = ", ".join(f"{factor**3:.4f}".rstrip("0") for factor in dict.fromkeys(factors))
     assert found.head == f"weight {copies} after epoch 3, not {0.85**3:.4f}"
     assert reason in found.why
@@ -164,9 +161,7 @@ def test_a_fit_that_leaves_float32_as_one_device_does() -> None:
 
 
 def test_the_loss_of_replica_0_alone() -> None:
-    recording = RECORDINGS.find(Request.of("fit", {"epochs": 1}, "2.21", "3.5.0"))
-    assert recording is not None
-    found = outcome_of(recording.trace, "en")
+    found = outcome_of(recorded("2.21", "3.5.0", epochs=1), "en")
     assert found.detail == f"loss {(1 + 4) / 2} in epoch 1, not {X2[4] / 4}"
     assert "replica 0’s share alone; that of all examples is 7.5." in found.why
 
@@ -187,9 +182,7 @@ def test_a_metric_that_each_batch_multiplies(run_on: Run, keras: str) -> None:
 def test_why_a_metric_overflows(language: str) -> None:
     """4 examples a batch; after n batches the count is 4 * (2**n - 1), beyond float32 before the 200 of this run."""
     assert 4 * (2**127 - 1) > 3.4e38
-    recording = RECORDINGS.find(Request.of("fit", {"repeats": 200}, "2.21", "3.8.0"))
-    assert recording is not None
-    found = outcome_of(recording.trace, language)
+    found = outcome_of(recorded("2.21", "3.8.0", repeats=200), language)
     assert "NaN" in found.detail
     assert "800" in found.why
     assert "`count`" in found.why
