@@ -333,26 +333,36 @@ def scope_claims(trace: Trace) -> list[Claim]:
 
 
 def sync_claims(trace: Trace) -> list[Claim]:
-    pushed, averages = trace.of("push"), trace.of("average")
-    taken = sum(len(average["pushes"]) for average in averages)
-    needed = trace.start["settings"]["replicas_to_aggregate"]
-    optimizers = trace.start["settings"]["optimizers"]
+    settings, pushed, averages = trace.start["settings"], trace.of("push"), trace.of("average")
+    needed, optimizers, replicas = (
+        settings[name] for name in ("replicas_to_aggregate", "optimizers", "total_num_replicas")
+    )
+    each = [len(average["pushes"]) for average in averages]
+
+    def is_needed(told: float) -> bool:
+        return told == needed and (settings["sync"] == "no" or all(count >= needed for count in each))
+
     return [
-        Claim("pushed N gradient*, and none was ever averaged", lambda told: told == len(pushed) and not averages),
-        Claim("pushed N gradient*; N average* took N of them", lambda told, count, used: (told, count, used)
-              == (len(pushed), len(averages), taken)),
-        Claim("pushed N gradient*, one for each variable in each step; N average* took N of them", lambda told, count,
-              used: (told, count, used) == (len(pushed), len(averages), taken)),
-        Claim("(each at least N)", lambda told: told == needed
-              and all(len(average["pushes"]) >= needed for average in averages)),
-        Claim("each of the N optimizers adds N per round", lambda count, one: count == optimizers and one == 1),
-        Claim("nothing is averaged: each of the N gradient", lambda _: not averages),
-        Claim("Training went on with * an average takes N,", lambda told: told == needed),
-        Claim("moving averages", lambda: trace.start["settings"]["moving_average"] != "none"),
-        Claim("there is no token until the first average", lambda: True),
-        Claim("number of averages it has given", lambda: True),
-        Claim("after the first average, in vain", lambda: True),
-        Claim("that is less than an average takes", lambda: True),
+        # Without synchronization a report of what was applied has one gradient, and no average is made.
+        Claim("nothing is averaged: each of the N gradients", lambda told: told == len(each) and set(each) == {1}),
+        Claim("pushed N gradient* and none was ever averaged", lambda told: told == len(pushed) and not averages),
+        Claim("pushed N gradient* and it was never averaged", lambda told: told == len(pushed) == 1 and not averages),
+        Claim("pushed N gradient* and N average* took N of them (an average takes at least N)", lambda told, count,
+              took, least: (told, count, took) == (len(pushed), len(averages), sum(each)) and is_needed(least)),
+        Claim("pushed N gradient* and N average* took all of them (an average takes at least N)", lambda told, count,
+              least: (told, count) == (len(pushed), len(averages)) and told == sum(each) and is_needed(least)),
+        Claim("pushed N gradient* and N average* took it", lambda told, count: told == count == sum(each) == 1),
+        Claim("each of the N optimizers adds N ", lambda count, one: count == optimizers and one == 1),
+        Claim("an average takes N,", is_needed),
+        Claim("hold* N* of the N gradients that an average takes", lambda held, told: held < told == needed),
+        Claim("hold* enough for an average (N)", is_needed),
+        Claim("can't bring the N gradients that an average takes", is_needed),
+        Claim("an average takes N: one first token is missing", lambda told: told == needed == replicas + 1),
+        Claim("an average takes N: N first tokens are missing", lambda told, missing: told == needed
+              and missing == needed - replicas),
+        Claim("The moving average", lambda: settings["moving_average"] != "none"),
+        Claim("so * pushed once more with local step 0: too late, after the first average", lambda: bool(averages)),
+        Claim("there was no token before the first average", lambda: settings["tokens"] == "zero"),
     ]  # fmt: skip
 
 
