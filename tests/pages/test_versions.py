@@ -18,6 +18,7 @@ from lessons.language import LANGUAGES
 from tests.pages.conftest import pages_get
 from tests.pages.test_app import app, copies, drawn
 
+pytestmark = pytest.mark.usefixtures("pages_engine")
 MISSING = ("2.4.1", "2.5.0", "2.15.1")
 
 
