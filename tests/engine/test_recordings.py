@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -192,6 +193,8 @@ def test_no_answer_is_no_recording(tmp_path: Path) -> None:
     stopped = Trace(({"event": "run", "t": 0.0, "settings": {}}, end))
 
     class TooSlow:
+        limits = SimpleNamespace(at_once=8)
+
         def submit(self, *_: object) -> TooSlow:
             return self
 
