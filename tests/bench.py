@@ -16,9 +16,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from engine import engine as engine_module
 from engine.engine import Engine
 from engine.experiments.scaling import SCALING, ScalingSettings
 from engine.program import render
@@ -65,6 +68,58 @@ def warm_and_cold(engine: Engine, times: int) -> dict[str, float]:
         "cold run, median s": statistics.median(cold),
         "cold / warm": statistics.median(cold) / statistics.median(warm),
     }
+
+
+# A program that says when it came to which point. All processes of a machine share this clock.
+STAGES = """
+import json, time
+times = [time.monotonic()]
+import tensorflow as tf
+times.append(time.monotonic())
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+times.append(time.monotonic())
+with strategy.scope():
+    weight = tf.Variable(1.0, aggregation=tf.VariableAggregation.SUM)
+times.append(time.monotonic())
+strategy.run(lambda: weight.assign_add(tf.constant(1.0)))
+times.append(time.monotonic())
+print(json.dumps({"event": "times", "t": 0.0, "times": times}), flush=True)
+"""
+# What lies between two of these points; the first counts from when it was asked for, the last to when it was over.
+STAGE_NAMES = (
+    "to its first line",
+    "import",
+    "strategy",
+    "first variable",
+    "first step",
+    "from its last line to the end",
+)
+
+
+def stages(engine: Engine, times: int) -> dict[str, float]:
+    """Where the time of a run goes, warm and cold, in ms."""
+
+    def warm(number: int) -> list[float]:
+        with mock.patch.object(engine_module, "render", return_value=STAGES):
+            began = time.monotonic()
+            trace = engine.run(aggregation(gradients=f"0.3,{0.2 + number / 1000:.3f}"))
+        ended = time.monotonic()
+        event: Any = trace.of("times")[0]
+        return [began, *event["times"], ended]
+
+    def cold() -> list[float]:
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", STAGES], check=True, capture_output=True, text=True)
+        return [began, *json.loads(done.stdout)["times"], time.monotonic()]
+
+    found = {}
+    for kind, runs in {"warm": [warm(n) for n in range(times)], "cold": [cold() for _ in range(3)]}.items():
+        spans = [[later - earlier for earlier, later in pairwise(run)] for run in runs]
+        for name, seconds in zip(STAGE_NAMES, zip(*spans, strict=True), strict=True):
+            found[f"{kind}: {name}, median ms"] = 1000 * statistics.median(seconds)
+    return found
 
 
 def run_cold(script: Path) -> None:
@@ -168,7 +223,7 @@ def main() -> None:
     figures: dict[str, float] = {}
     with Engine() as engine:
         figures["import of TensorFlow, s"] = timed(lambda: engine.run(aggregation(replicas=1)))
-        figures |= warm_and_cold(engine, times) | routes(engine, times) | toggle_back(engine)
+        figures |= warm_and_cold(engine, times) | stages(engine, times) | routes(engine, times) | toggle_back(engine)
         figures |= training(engine, times) | thirty(engine) | memories(engine)
         versions = engine.runtime().versions
     if not options.no_browser:
