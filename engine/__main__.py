@@ -13,6 +13,7 @@ import itertools
 import os
 import platform
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
@@ -22,7 +23,6 @@ from engine.engine import Engine
 from engine.experiments import EXPERIMENTS, CannotRunError, UnknownExperimentError, find_experiment
 from engine.installer import InstallError, install
 from engine.job import Ticket
-from engine.parent import network_refusal
 from engine.program import notebook, render
 from engine.recordings import NotRecordedError, RecordingError, Recordings, is_recorded_on, record
 from engine.request import Request, check_runs_on
@@ -39,6 +39,7 @@ from engine.runtimes import (
     wanted,
 )
 from engine.settings import Problem, SettingsError
+from engine.warm import PARENT
 
 ANSWERED, REFUSED, FAILED = 0, 2, 3
 
@@ -235,9 +236,15 @@ def _runtimes(options: argparse.Namespace) -> int:
     width = max(len(entry.name) for entry in entries)
     for entry in entries:
         print(f"{entry.name:{width}}  {_described(entry)}")
-    reason = network_refusal()
+    reason = _network_refusal()
     print(f"Network of a run: {f'all that this machine reaches ({reason})' if reason else 'loopback only'}")
     return ANSWERED if any(entry.runtime for entry in entries) else FAILED
+
+
+def _network_refusal() -> str:
+    """Why a run has the network of the machine; "" where it has none but loopback. A process of its own tries it."""
+    command = [sys.executable, "-m", "engine.parent"]
+    return subprocess.run(command, cwd=PARENT.parents[1], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def _described(entry: Entry) -> str:

@@ -4,6 +4,8 @@ It is started as `python -I parent.py WORKPLACE` by that runtime's own interpret
 keeps to Python 3.7. Nothing of TensorFlow but its import happens here: no device, no eager op, no session. What a run
 does with TensorFlow, it does in its own process, which is killed when its time, its memory or its output is spent.
 
+Without WORKPLACE it says why its runs would have the network of the machine, nothing where they would have their own.
+
 It speaks JSON, one object a line. On standard input:
     {"run": ID, "program": TEXT, "seconds": N, "bytes": N, "output": N}     start a run, with its limits
     {..., "tasks": {"ps": 1, "worker": 2}, "serving": ["ps"], "may_be_killed": []}  that is a cluster, see Run
@@ -764,7 +766,7 @@ def enter_loopback_network() -> None:
     """
     uid, gid = os.geteuid(), os.getegid()
     mapped = {"uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
-    mapper, told = 0, -1
+    mapper, go_ahead = 0, -1
     if uid == 0:
         # Root may do what it does with the files of others only where their ids are mapped, too; and only a process
         # that is still outside may map more than one.
@@ -772,13 +774,13 @@ def enter_loopback_network() -> None:
             with open(f"/proc/self/{name}") as file:
                 ranges = [line.split() for line in file]
             mapped[name] = "\n".join(f"{first} {first} {count}" for first, _, count in ranges)
-        reading, told = os.pipe()
+        reading, go_ahead = os.pipe()
         parent = os.getpid()
         mapper = os.fork()
         if mapper == 0:
             status = 1
             try:
-                os.close(told)
+                os.close(go_ahead)
                 if os.read(reading, 1):
                     write_id_maps(parent, mapped)
                 status = 0
@@ -789,8 +791,8 @@ def enter_loopback_network() -> None:
     number = ctypes.get_errno()
     if mapper:
         if not refused:
-            os.write(told, b"1")
-        os.close(told)
+            os.write(go_ahead, b"1")
+        os.close(go_ahead)
         failed = os.waitpid(mapper, 0)[1] != 0
         if failed and not refused:
             raise PermissionError(errno.EPERM, "user namespace: its ids could not be mapped")
@@ -853,7 +855,8 @@ def run_when_told(order: int, report: int, stdout: int, stderr: int) -> int:
     os.environ.update(command["environment"])
     status = run_script(os.path.join(command["folder"], "script.py"))
     if os.getpid() == pid and not has_children():  # it may be one that the script has forked
-        os.write(report, b"%d" % status)
+        with contextlib.suppress(OSError):  # a script may have closed all files that it knew nothing of
+            os.write(report, b"%d" % status)
     return status
 
 
@@ -946,6 +949,9 @@ def memory_of(pid: int) -> int:
 
 
 def main() -> NoReturn:
+    if len(sys.argv) == 1:
+        sys.stdout.write(network_refusal())
+        sys.exit()
     workplace = sys.argv[1]
     # The pipes of the conversation go where nothing that TensorFlow prints or reads can disturb them.
     commands, replies = os.dup(0), os.dup(1)

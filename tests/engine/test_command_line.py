@@ -215,6 +215,8 @@ def test_script_and_list_and_runtimes(capsys: pytest.CaptureFixture[str]) -> Non
     for version in ("1.15.5", "2.4.1", "2.5.0", "2.15.1"):
         (line,) = (line for line in lines if line.split()[0] == version)
         assert line.split()[1] in ("Keras", "missing:")
+    own = "Network of a run: loopback only"
+    assert lines[-1] == own or lines[-1].startswith("Network of a run: all that this machine reaches ([Errno ")
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

@@ -249,6 +249,7 @@ sys.stdout = io.StringIO()
 print("nobody sees this")
 """,
     "a closed standard output": "import sys; print('a'); sys.stdout.close()",
+    "closed files": "import os; print('a', flush=True); os.closerange(3, 1000)",
     "a fork of its own": """
 import os
 if os.fork() == 0:

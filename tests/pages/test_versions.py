@@ -15,6 +15,7 @@ from engine.experiments.aggregation import AGGREGATION
 from engine.recordings import Recordings
 from engine.runtimes import Runtime
 from lessons.language import LANGUAGES
+from tests.engine.processes import until
 from tests.pages.conftest import pages_get
 from tests.pages.test_app import app, copies, drawn
 
@@ -279,12 +280,17 @@ def test_the_time_line_is_drawn_from_recordings() -> None:
 
 
 def test_status(alone: Engine) -> None:
+    assert until(lambda: alone.state().name == "ready", 120)
     test = app("pages/status.py")
     values = {metric.label: metric.value for metric in test.metric}
     assert values["Limit"] == str(alone.slots)
     parents, versions = test.table
     assert len(parents.value) == 1
     assert "MiB" in str(parents.value.to_dict("records"))
+    (state,) = alone.parents()
+    assert state.info is not None
+    network = {"loopback": "Runs have no network but loopback", "host": "Runs share this machine's network"}
+    assert any(caption.value.startswith(network[state.info.network]) for caption in test.caption)
     said = str(versions.value.to_dict("records"))
     for version in (*MISSING, "1.15.5", "2.21.0+keras-3.4.1"):
         assert version in said
