@@ -41,16 +41,17 @@ def fill(
             icon=":material/stop:",
             on_click=lambda: st.session_state.update(stopped=name),
         )
-        drawn = time.monotonic()
+        drawn, shown = time.monotonic(), here
         with together(engine, [requests[place] for place in missing]) as runs:
             while not runs.done:
                 ended = {missing[place]: shown for place, shown in runs.ended().items() if shown is not None}
-                found |= ended
-                here += len(ended)
-                bar.progress(here / total, texts("matrix.filling", done=here, total=total))
-                if time.monotonic() - drawn > REDRAW_SECONDS:
+                if ended:
+                    found |= ended
+                    here += len(ended)
+                    bar.progress(here / total, texts("matrix.filling", done=here, total=total))
+                if here > shown and time.monotonic() - drawn > REDRAW_SECONDS:
                     draw(found)
-                    drawn = time.monotonic()
+                    drawn, shown = time.monotonic(), here
         draw(found)
         button.empty()
     key = "filled" if here == total else "filled_some"

@@ -116,6 +116,7 @@ class Together:
     def ended(self, seconds: float = 0.1) -> dict[int, Shown | None]:
         """The runs that have ended since the last call, by their place; waits that long for one. None for one that can
         neither run nor has a recording."""
+        yield_to_newer_choice()
         found: dict[int, Shown | None] = {}
         while self._next < len(self._requests) and len(self._tickets) < MAX_IN_FLIGHT:
             request = self._requests[self._next]
@@ -185,7 +186,8 @@ def _refuse(error: SettingsError | CannotRunError, request: Request, texts: Text
 def yield_to_newer_choice() -> None:
     """Let Streamlit end this script where the visitor has chosen something else. It does so whenever the session's
     state is looked at (`SafeSessionState`), without a word to the browser: one that is told something twenty times a
-    second does nothing but take it in, and draws no control whose code it still has to load."""
+    second does nothing but take it in, and draws no control whose code it still has to load: React takes up again what
+    waited for code only when there is nothing newer to draw."""
     _ = "yield" in st.session_state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from pages.parts.cells import badge, get_versions_texts, linked
 from pages.parts.markdown import plain
 from pages.parts.running import Shown, together
 from pages.parts.version import RECORDED, offered
+
+REDRAW_SECONDS = 1.0  # between two drawings of the table while TensorFlow is imported
 
 
 def versions_table(engine: Engine, shown: Request) -> None:
@@ -46,21 +49,25 @@ def side_by_side(
     requests = [flavour.request(experiment, settings) for flavour in columns]
     found: dict[int, Shown | None] = {}
     table, progress = st.empty(), st.empty()
+    drawn: list[tuple[str, str]] = []
     with together(engine, requests) as runs:
         while True:
             rows = [_row(engine, columns[place], found, place, texts) for place in range(len(columns))]
-            outcomes = {columns[place].name: _outcome(shown, texts) for place, shown in found.items()}
-            table.table(
-                _columns(rows, columns, requests, outcomes, reference, default, texts, mark=mark),
-                border="horizontal",
-                alt=texts("table.alternative"),
-            )
+            if rows != drawn:
+                drawn = rows
+                outcomes = {columns[place].name: _outcome(shown, texts) for place, shown in found.items()}
+                table.table(
+                    _columns(rows, columns, requests, outcomes, reference, default, texts, mark=mark),
+                    border="horizontal",
+                    alt=texts("table.alternative"),
+                )
+                progress.caption(texts("table.running", done=len(found), total=len(columns)))
             if runs.done:
                 break
-            progress.caption(texts("table.running", done=len(found), total=len(columns)))
+            since = time.monotonic()
             while not (ended := runs.ended(0.4)) and not runs.done:
-                progress.caption(texts("table.running", done=len(found), total=len(columns)))
-                if any(_is_starting(engine, flavour) for flavour in columns):
+                importing = any(_is_starting(engine, flavour) for flavour in columns)
+                if importing and time.monotonic() - since > REDRAW_SECONDS:
                     break  # its row says how far it is
             found |= ended
     progress.empty()

@@ -21,12 +21,13 @@ from engine.job import Ticket
 from engine.request import Request
 from engine.trace import Event, Trace
 from lessons.sync_replicas.fates import fates
+from tests.conftest import Sample
 from tests.engine.processes import children_of, until
 
 VERSIONS = ("2.21", "1.15.5")
 TIMES = {"conv": 1, "fc_w": 10, "fc_b": 20}
 RATE = 0.1
-turns = itertools.cycle(VERSIONS)
+turns = itertools.count()
 Submit = Callable[..., Ticket]
 Run = Callable[..., Trace]
 
@@ -47,27 +48,29 @@ def run(request: pytest.FixtureRequest, run_on: Run) -> Run:
 
 
 @pytest.fixture
-def run_on_one(run_on: Run) -> Run:
-    """Runs the experiment on one version or the other, in turn."""
-    version = next(turns)
+def run_on_one(engine: Engine, run_on: Run) -> Run:
+    """Runs the experiment on one version or the other, in turn, of those that are here; CI must have both."""
+    here = [version for version in VERSIONS if os.environ.get("CI") or any(map(version_of(version), engine.runtimes))]
+    version = here[next(turns) % len(here)]
     return lambda **settings: run_on(version, "sync_replicas", **settings)
 
 
-@pytest.fixture(scope="module")
-def stuck_runs(submit_on: Submit) -> dict[tuple[str, str], Ticket]:
-    return {
-        (version, name): submit_on(version, "sync_replicas", **settings)
-        for version in VERSIONS
-        for name, settings in STUCK.items()
-    }
+def version_of(line: str) -> Callable[[str], bool]:
+    """Whether a runtime is of that line, and with the Keras that it comes with."""
+    return lambda name: f"{name}.".startswith(f"{line}.") and "+" not in name
 
 
-@pytest.fixture(params=VERSIONS)
-def stuck(request: pytest.FixtureRequest, stuck_runs: dict[tuple[str, str], Ticket]) -> Callable[[str], Trace]:
+@pytest.fixture(scope="module", params=VERSIONS)
+def stuck_runs(request: pytest.FixtureRequest, submit_on: Submit) -> dict[str, Ticket]:
+    return {name: submit_on(request.param, "sync_replicas", **settings) for name, settings in STUCK.items()}
+
+
+@pytest.fixture
+def stuck(stuck_runs: dict[str, Ticket]) -> Callable[[str], Trace]:
     """The trace of one of STUCK, on each version: it ended by itself, in time, and with one picture of it."""
 
     def trace_of(name: str) -> Trace:
-        trace = stuck_runs[request.param, name].result(240)
+        trace = stuck_runs[name].result(240)
         assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
         assert len(trace.of("deadlock")) == 1
         assert trace.of("deadlock")[0]["tokens"] == 0
@@ -193,22 +196,19 @@ def test_averages_steps_and_counts(run_on_one: Run, settings: dict[str, Any]) ->
     check(trained(run_on_one, **settings))
 
 
-def test_twenty_runs_hold_what_one_holds(submit_on: Submit) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ten_runs_hold_what_one_holds(submit_on: Submit, sample: Sample, version: str) -> None:
     """No delay, no barrier: whoever comes first takes the tokens."""
-    orders = set()
-    for version in VERSIONS:
-        tickets = [
-            submit_on(version, "sync_replicas", workers=2 + number % 2, delays=(0.0,) * (2 + number % 2), steps=3,
-                      barrier="no", tokens=tokens, gradients=tuple(float(i + number) for i in range(2 + number % 2)))
-            for number, tokens in enumerate(("hook", "zero", "twice", "hook", "zero") * 2)
-        ]  # fmt: skip
-        for ticket in tickets:
-            trace = ticket.result(240)
-            assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
-            assert not trace.of("deadlock")
-            check(trace)
-            orders.add(str([average["pushes"] for average in trace.of("average")]))
-    assert len(orders) > 1
+    tickets = [
+        submit_on(version, "sync_replicas", workers=2 + number % 2, delays=(0.0,) * (2 + number % 2), steps=3,
+                  barrier="no", tokens=tokens, gradients=tuple(float(i + number) for i in range(2 + number % 2)))
+        for number, tokens in sample(enumerate(("hook", "zero", "twice", "hook", "zero") * 2), 1 / 3)
+    ]  # fmt: skip
+    for ticket in tickets:
+        trace = ticket.result(240)
+        assert trace.status == "ok", trace.error or (trace.end, trace.stderr)
+        assert not trace.of("deadlock")
+        check(trace)
 
 
 def test_momentum_by_group(run_on_one: Run) -> None:

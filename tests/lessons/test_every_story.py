@@ -342,9 +342,14 @@ def sync_claims(trace: Trace) -> list[Claim]:
     def is_needed(told: float) -> bool:
         return told == needed and (settings["sync"] == "no" or all(count >= needed for count in each))
 
+    def is_from_one_worker(worker: float) -> bool:
+        names = [[task for task, _ in average["pushes"]] for average in averages]
+        return any(tasks.count(f"worker:{worker:g}") > 1 for tasks in names)
+
     return [
         # Without synchronization a report of what was applied has one gradient, and no average is made.
         Claim("nothing is averaged: each of the N gradients", lambda told: told == len(each) and set(each) == {1}),
+        Claim("nothing is averaged: the one gradient of N worker", lambda _: each == [1]),
         Claim("pushed N gradient* and none was ever averaged", lambda told: told == len(pushed) and not averages),
         Claim("pushed N gradient* and it was never averaged", lambda told: told == len(pushed) == 1 and not averages),
         Claim("pushed N gradient* and N average* took N of them (an average takes at least N)", lambda told, count,
@@ -360,6 +365,7 @@ def sync_claims(trace: Trace) -> list[Claim]:
         Claim("an average takes N: one first token is missing", lambda told: told == needed == replicas + 1),
         Claim("an average takes N: N first tokens are missing", lambda told, missing: told == needed
               and missing == needed - replicas),
+        Claim("An average counts gradients, not workers: some hold more than one from worker:N.", is_from_one_worker),
         Claim("The moving average", lambda: settings["moving_average"] != "none"),
         Claim("so * pushed once more with local step 0: too late, after the first average", lambda: bool(averages)),
         Claim("there was no token before the first average", lambda: settings["tokens"] == "zero"),

@@ -18,6 +18,7 @@ from lessons.scope_placement.fix import suggested_fix
 from lessons.scope_placement.lesson import LESSON
 from lessons.scope_placement.reading import CAUSES, read
 from lessons.scope_placement.story import what_happened
+from tests.conftest import Sample
 from tests.lessons.scope_traces import MIRRORED, PLAIN, scope_trace
 from tests.lessons.test_scope_figure import RUNS
 from tests.lessons.test_scope_reading import ALONE, AVERAGED, DIRECT, MESSAGES, SUMMED
@@ -313,12 +314,13 @@ GRID: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("version", ["2.21", "2.15.1", "2.5.0", "2.4.1"])
-def test_the_change_really_fixes_it(submit_on: Submit, version: str) -> None:
+def test_the_change_really_fixes_it(submit_on: Submit, sample: Sample, version: str) -> None:
     """Whatever does not train, on any version: with what `suggested_fix` changes it does, and with less it does not."""
-    tickets = [submit_on(version, "scope_placement", **settings) for settings in GRID]
+    grid = sample(GRID, 1 / 4)
+    tickets = [submit_on(version, "scope_placement", **settings) for settings in grid]
     fixed: list[tuple[dict[str, Any], dict[str, str], Any]] = []
     partly: list[tuple[dict[str, Any], dict[str, str], Any]] = []
-    for settings, ticket in zip(GRID, tickets, strict=True):
+    for settings, ticket in zip(grid, tickets, strict=True):
         reading = read(ticket.result(240))
         change = suggested_fix(reading)
         assert (change is None) == (reading.outcome == "trained"), (settings, reading.outcome)
@@ -327,7 +329,7 @@ def test_the_change_really_fixes_it(submit_on: Submit, version: str) -> None:
             for name in change if len(change) > 1 else ():
                 less = {key: value for key, value in change.items() if key != name}
                 partly.append((settings, less, submit_on(version, "scope_placement", **{**settings, **less})))
-    assert len(fixed) > 10
+    assert fixed
     for settings, change, ticket in fixed:
         assert read(ticket.result(240)).outcome == "trained", (settings, change)
     for settings, change, ticket in partly:

@@ -23,9 +23,6 @@ pytestmark = pytest.mark.usefixtures("pages_engine")
 MISSING = ("2.4.1", "2.5.0", "2.15.1")
 
 
-pytestmark = pytest.mark.usefixtures("pages_engine")
-
-
 @pytest.fixture(scope="module")
 def alone(engine: Engine, tensorflow: Runtime) -> Iterator[Engine]:
     """An engine as on a fresh clone: nothing but the app's own TensorFlow."""
