@@ -56,6 +56,7 @@ import types
 from typing import Any, NoReturn
 
 STDERR_KEPT = 64 * 1024  # bytes of a run's standard error that are kept: its last
+ENGINE_POLL_SECONDS = 0.5  # between two checks of whether the engine is still there, while TensorFlow is imported
 MEMORY_POLL_SECONDS = 0.05  # between two checks of the runs' memory
 SPARE_POLL_SECONDS = 5.0  # between two checks of the machine's memory while nothing runs
 SERVER_START_TIMEOUT = 2.0  # seconds after which a cluster's clients start, even if its servers do not listen yet
@@ -324,6 +325,10 @@ class Parent:
         began = time.monotonic()
         watch = ImportWatch(self)
         sys.meta_path.insert(0, watch)
+        # Commands that come early wait in the pipe; only its end matters now. An import may also hang.
+        signal.signal(signal.SIGALRM, lambda *_: self.end() if ended(self.commands) else None)
+        signal.siginterrupt(signal.SIGALRM, False)
+        signal.setitimer(signal.ITIMER_REAL, ENGINE_POLL_SECONDS, ENGINE_POLL_SECONDS)
         try:
             import tensorflow
 
@@ -344,6 +349,8 @@ class Parent:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(module)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             sys.meta_path.remove(watch)
         if tensorflow.__version__.startswith(SLOW_COORDINATOR_JOIN):
             join_threads_promptly()
@@ -637,7 +644,7 @@ class Parent:
 
 
 class ImportWatch:
-    """A finder that finds nothing: it counts the modules that are looked for, and notices when the engine goes away."""
+    """A finder that finds nothing: it counts the modules that are looked for."""
 
     def __init__(self, parent: Parent) -> None:
         self.parent = parent
@@ -647,9 +654,6 @@ class ImportWatch:
         self.found += 1
         if self.found % 50 == 0:
             self.parent.send(importing=self.found)
-        # Commands that come early wait in the pipe; only its end matters now, and that reads as an empty peek.
-        if ended(self.parent.commands):
-            self.parent.end()
 
 
 def join_threads_promptly() -> None:
