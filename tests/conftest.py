@@ -42,6 +42,9 @@ settings.load_profile("any machine")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("how much is tested")
     group.addoption("--quick", action="store_true", help="only what starts neither TensorFlow nor a browser")
+    group.addoption(
+        "--all-replays", action="store_true", help="every recording, even where of the rest a sample is taken"
+    )
     group.addoption("--all", action="store_true", help="every case, where else a sample of alike ones is taken")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     seed = os.environ.get("REPLICA_LAB_SEED", today)

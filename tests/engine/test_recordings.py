@@ -41,6 +41,13 @@ EVERY = sorted(
 )
 
 
+@pytest.fixture
+def sample(request: pytest.FixtureRequest) -> Sample:
+    """CI replays every recording, though it takes samples of other grids: a template or the parent may have changed."""
+    options = request.config.option
+    return Sample(request, everything=options.all or options.all_replays)
+
+
 @pytest.mark.timeout(1800)  # hundreds of runs; a busy machine takes its time
 @pytest.mark.parametrize(("name", "runtime"), EVERY)
 def test_a_run_is_what_its_recording_says(
